@@ -1,0 +1,45 @@
+"""Small tools on pytrees that may hold functions and static fields beside arrays."""
+
+from typing import Any, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, PyTree
+
+T = TypeVar("T")
+
+
+def detach(tree: T) -> T:
+    """Cut every array of `tree` from the gradient (`lax.stop_gradient` rejects functions)."""
+    return jax.tree.map(
+        lambda leaf: jax.lax.stop_gradient(leaf) if eqx.is_array(leaf) else leaf, tree
+    )
+
+
+def select(condition: Bool[Array, ""], if_true: T, if_false: T) -> T:
+    """`if_true` where the scalar `condition` holds, else `if_false`, leaf by leaf."""
+    return jax.tree.map(
+        lambda a, b: jnp.where(condition, a, b) if eqx.is_array(a) else a, if_true, if_false
+    )
+
+
+def all_finite(tree: PyTree) -> Bool[Array, ""]:
+    """Whether every element of every float array of `tree` is finite."""
+    leaves = [leaf for leaf in jax.tree.leaves(tree) if eqx.is_inexact_array(leaf)]
+    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in leaves] or [jnp.array(True)]))
+
+
+def flat(tree: PyTree) -> Float[Array, " size"]:
+    """All float arrays of `tree`, one after another, as one vector."""
+    leaves = [jnp.ravel(leaf) for leaf in jax.tree.leaves(tree) if eqx.is_inexact_array(leaf)]
+    return jnp.concatenate(leaves) if leaves else jnp.zeros((0,))
+
+
+def flat_size(tree: PyTree) -> int:
+    """Length of `flat(tree)`; `tree` may hold shapes instead of arrays."""
+    return sum(leaf.size for leaf in jax.tree.leaves(tree) if _is_float(leaf))
+
+
+def _is_float(leaf: Any) -> bool:
+    return hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.floating)

@@ -1,0 +1,42 @@
+"""Distributions as pytrees of unconstrained parameters; NaN marks an unobserved element."""
+
+from varfilter.distributions.base import (
+    AbstractDistribution,
+    error,
+    event_shape,
+    fill,
+    is_distribution,
+    log_prob,
+    mean,
+    observed,
+    sample,
+    stabilised,
+)
+from varfilter.distributions.bernoulli import Bernoulli
+from varfilter.distributions.discretized import DiscretizedNormal, PaperDiscretizedNormal
+from varfilter.distributions.divergence import has_analytic_kl, kl
+from varfilter.distributions.gaussian import Gaussian
+from varfilter.distributions.normal import Normal
+from varfilter.distributions.particles import Mixture, Particles
+
+__all__ = [
+    "AbstractDistribution",
+    "Bernoulli",
+    "DiscretizedNormal",
+    "Gaussian",
+    "Mixture",
+    "Normal",
+    "PaperDiscretizedNormal",
+    "Particles",
+    "error",
+    "event_shape",
+    "fill",
+    "has_analytic_kl",
+    "is_distribution",
+    "kl",
+    "log_prob",
+    "mean",
+    "observed",
+    "sample",
+    "stabilised",
+]

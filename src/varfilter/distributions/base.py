@@ -1,0 +1,97 @@
+"""What every distribution can do, and the same for pytrees of distributions."""
+
+from abc import abstractmethod
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
+
+
+class AbstractDistribution(eqx.Module):
+    """A distribution over one event; its array leaves are its unconstrained parameters.
+
+    Because it is a pytree, the gradient of a scalar with respect to a distribution is
+    again a distribution: this is what lets an inference method write dF/dq.
+    """
+
+    mean: eqx.AbstractVar[Any]
+    variance: eqx.AbstractVar[Any]
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one event."""
+
+    @abstractmethod
+    def sample(self, key: PRNGKeyArray) -> Any:
+        """One event, differentiable in the parameters where the family allows it."""
+
+    @abstractmethod
+    def log_prob(self, x: Any) -> Float[Array, ""]:
+        """log p(x), summed over the observed elements of `x` alone (NaN: unobserved)."""
+
+    def error(self, x: Float[Array, " *event"]) -> Float[Array, " *event"]:
+        """Precision-weighted error (x - mean) / variance; 0 where `x` is unobserved."""
+        return jnp.where(observed(x), fill(x, self.mean) - self.mean, 0.0) / self.variance
+
+    def stabilised(self) -> "AbstractDistribution":
+        """The same distribution with its parameters held in a numerically safe range."""
+        return self
+
+
+def observed(x: Float[Array, " *event"]) -> Bool[Array, " *event"]:
+    """Which elements of `x` are there."""
+    return ~jnp.isnan(x)
+
+
+def fill(x: Float[Array, " *event"], value: Float[Array, " *event"]) -> Float[Array, " *event"]:
+    """`x` with its unobserved elements taken from `value`."""
+    return jnp.where(observed(x), x, value)
+
+
+# Below, `tree` is one distribution or any pytree of them (a hierarchy of latents).
+
+
+def sample(tree: PyTree, key: PRNGKeyArray) -> PyTree:
+    """One draw from each distribution of `tree`."""
+    leaves, treedef = jax.tree.flatten(tree, is_leaf=is_distribution)
+    if len(leaves) == 1:
+        return treedef.unflatten([leaves[0].sample(key)])
+    keys = jax.random.split(key, len(leaves))
+    return treedef.unflatten([leaf.sample(k) for leaf, k in zip(leaves, keys, strict=True)])
+
+
+def log_prob(tree: PyTree, value: PyTree) -> Float[Array, ""]:
+    """The joint log-probability of `value`: a sum over the distributions of `tree`."""
+    leaves, treedef = jax.tree.flatten(tree, is_leaf=is_distribution)
+    values = treedef.flatten_up_to(value)
+    return sum((d.log_prob(v) for d, v in zip(leaves, values, strict=True)), start=jnp.zeros(()))
+
+
+def mean(tree: PyTree) -> PyTree:
+    """The mean of each distribution of `tree`."""
+    return jax.tree.map(lambda d: d.mean, tree, is_leaf=is_distribution)
+
+
+def error(tree: PyTree, value: PyTree) -> PyTree:
+    """The precision-weighted error of `value` under each distribution of `tree`."""
+    leaves, treedef = jax.tree.flatten(tree, is_leaf=is_distribution)
+    values = treedef.flatten_up_to(value)
+    return treedef.unflatten([d.error(v) for d, v in zip(leaves, values, strict=True)])
+
+
+def stabilised(tree: PyTree) -> PyTree:
+    """Each distribution of `tree`, in its numerically safe range."""
+    return jax.tree.map(lambda d: d.stabilised(), tree, is_leaf=is_distribution)
+
+
+def event_shape(tree: PyTree) -> PyTree:
+    """The event shape of each distribution of `tree`."""
+    return jax.tree.map(lambda d: d.shape, tree, is_leaf=is_distribution)
+
+
+def is_distribution(node: Any) -> bool:
+    """Whether `node` is a distribution (and so a leaf of a tree of distributions)."""
+    return isinstance(node, AbstractDistribution)

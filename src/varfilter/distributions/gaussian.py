@@ -1,0 +1,97 @@
+"""The Gaussian with full covariance: exact filters and linear-Gaussian models."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from varfilter.distributions.base import AbstractDistribution, fill, observed
+from varfilter.distributions.normal import LOG_2PI, Normal
+
+
+class Gaussian(AbstractDistribution):
+    """N(x; mean, L L^T), L lower triangular with the exponential of `factor`'s diagonal.
+
+    `factor` is unconstrained: its strict lower triangle is L's, its diagonal is log diag(L),
+    and what lies above the diagonal is ignored.
+    """
+
+    mean: Float[Array, " size"] = eqx.field(converter=jnp.asarray)
+    factor: Float[Array, "size size"] = eqx.field(converter=jnp.asarray)
+
+    @staticmethod
+    def from_cholesky(
+        mean: Float[Array, " size"], cholesky: Float[Array, "size size"]
+    ) -> "Gaussian":
+        """From a lower-triangular square root of the covariance with a positive diagonal."""
+        diagonal = jnp.diagonal(cholesky)
+        # A direction of exactly zero variance keeps a finite logarithm.
+        safe = jnp.maximum(diagonal, jnp.finfo(cholesky.dtype).tiny)
+        return Gaussian(mean, jnp.tril(cholesky, -1) + jnp.diag(jnp.log(safe)))
+
+    @staticmethod
+    def from_covariance(
+        mean: Float[Array, " size"], covariance: Float[Array, "size size"]
+    ) -> "Gaussian":
+        """From a positive definite covariance."""
+        return Gaussian.from_cholesky(mean, jnp.linalg.cholesky(covariance))
+
+    @staticmethod
+    def from_normal(normal: Normal) -> "Gaussian":
+        """The same distribution as a diagonal one."""
+        return Gaussian(normal.mean, jnp.diag(0.5 * normal.log_var))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one event."""
+        return self.mean.shape
+
+    @property
+    def cholesky(self) -> Float[Array, "size size"]:
+        """L."""
+        return jnp.tril(self.factor, -1) + jnp.diag(jnp.exp(jnp.diagonal(self.factor)))
+
+    @property
+    def covariance(self) -> Float[Array, "size size"]:
+        """L L^T."""
+        return self.cholesky @ self.cholesky.T
+
+    @property
+    def variance(self) -> Float[Array, " size"]:
+        """The diagonal of the covariance."""
+        return jnp.sum(self.cholesky**2, axis=-1)
+
+    def sample(self, key: PRNGKeyArray) -> Float[Array, " size"]:
+        """mean + L eps (reparameterised)."""
+        return self.mean + self.cholesky @ jax.random.normal(key, self.shape, self.mean.dtype)
+
+    def log_prob(self, x: Float[Array, " size"]) -> Float[Array, ""]:
+        """log-density of the observed elements: the others are marginalised out exactly."""
+        seen = observed(x)
+        cholesky = self._marginal_cholesky(seen)
+        white = jax.scipy.linalg.solve_triangular(
+            cholesky, fill(x, self.mean) - self.mean, lower=True
+        )
+        log_det = jnp.sum(jnp.log(jnp.diagonal(cholesky)))
+        count = jnp.sum(seen).astype(self.mean.dtype)
+        return -0.5 * (count * LOG_2PI + white @ white) - log_det
+
+    def error(self, x: Float[Array, " size"]) -> Float[Array, " size"]:
+        """Precision-weighted error of the observed elements: covariance^-1 (x - mean)."""
+        cholesky = self._marginal_cholesky(observed(x))
+        residual = fill(x, self.mean) - self.mean
+        return jax.scipy.linalg.cho_solve((cholesky, True), residual)
+
+    def _marginal_cholesky(self, seen: Array) -> Float[Array, "size size"]:
+        """Cholesky factor of the covariance with unseen rows and columns put to the identity's.
+
+        Such an element then adds nothing: its residual is zero and its log-determinant is zero.
+        """
+        both = seen[:, None] & seen[None, :]
+        unit = jnp.eye(self.mean.size, dtype=self.mean.dtype)
+        return jnp.linalg.cholesky(jnp.where(both, self.covariance, unit))
+
+    def stabilised(self) -> "Gaussian":
+        """Standard deviations given the earlier elements held to [exp(-7.5), exp(2.5)]."""
+        diagonal = jnp.clip(jnp.diagonal(self.factor), -7.5, 2.5)
+        return Gaussian(self.mean, jnp.tril(self.factor, -1) + jnp.diag(diagonal))

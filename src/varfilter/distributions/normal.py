@@ -1,0 +1,50 @@
+"""The diagonal Gaussian: the posterior and prior family of the paper."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from varfilter.distributions.base import AbstractDistribution, fill, observed
+
+LOG_2PI = float(np.log(2 * np.pi))
+
+
+class Normal(AbstractDistribution):
+    """N(x; mean, exp(log_var)), independent over elements.
+
+    `log_var` is the log-variance l of the paper, so std = exp(l / 2).
+    """
+
+    mean: Float[Array, " *event"] = eqx.field(converter=jnp.asarray)
+    log_var: Float[Array, " *event"] = eqx.field(converter=jnp.asarray)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one event."""
+        return self.mean.shape
+
+    @property
+    def variance(self) -> Float[Array, " *event"]:
+        """exp(log_var)."""
+        return jnp.exp(self.log_var)
+
+    @property
+    def std(self) -> Float[Array, " *event"]:
+        """exp(log_var / 2)."""
+        return jnp.exp(0.5 * self.log_var)
+
+    def sample(self, key: PRNGKeyArray) -> Float[Array, " *event"]:
+        """mean + std * eps (reparameterised)."""
+        return self.mean + self.std * jax.random.normal(key, self.shape, self.mean.dtype)
+
+    def log_prob(self, x: Float[Array, " *event"]) -> Float[Array, ""]:
+        """-1/2 sum over observed elements of (log 2 pi + l + (x - mean)^2 exp(-l))."""
+        square = (fill(x, self.mean) - self.mean) ** 2
+        terms = LOG_2PI + self.log_var + square * jnp.exp(-self.log_var)
+        return -0.5 * jnp.sum(jnp.where(observed(x), terms, 0.0))
+
+    def stabilised(self) -> "Normal":
+        """Log-variance clipped to [-15, 5], as in the original code."""
+        return Normal(self.mean, jnp.clip(self.log_var, -15.0, 5.0))

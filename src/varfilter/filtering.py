@@ -1,0 +1,128 @@
+"""The drivers: `start` a belief, `step` it by one observation, `run` it over a sequence."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from varfilter._tree import select
+from varfilter.contracts import (
+    require_fitting,
+    require_key,
+    require_observations,
+    require_step_mask,
+)
+from varfilter.filters.base import AbstractFilter, Carry, Filtered
+from varfilter.model import AbstractModel
+from varfilter.observation import Observation, embed_ahead
+
+
+class Belief(eqx.Module):
+    """All that the past has left: the filter's carry, and how many steps it has seen.
+
+    A pytree: save it, move it to another machine, stack a thousand of them.
+    """
+
+    carry: Carry
+    t: Int[Array, ""]
+
+
+def start(filter: AbstractFilter, model: AbstractModel, x0: Any = None) -> Belief:
+    """The belief before the first observation; `x0` is conditioned on, never scored."""
+    require_fitting(filter, model)
+    if x0 is not None:
+        x0 = require_observations("x0", x0, model, has_time=False)
+    return Belief(filter.init(model, x0), jnp.zeros((), jnp.int32))
+
+
+def step(
+    filter: AbstractFilter,
+    model: AbstractModel,
+    belief: Belief,
+    x: Any,
+    key: PRNGKeyArray,
+    *,
+    kl_weight: float | Float[Array, ""] = 1.0,
+) -> tuple[Belief, Filtered]:
+    """Fold in one observation: predict, update, advance.
+
+    Meant to be compiled (`eqx.filter_jit`); `Stream` does so. `key` is the key of the whole
+    sequence; step t draws from `fold_in(key, t)`, so that a
+    stream and a scan draw the same numbers.
+    """
+    x = require_observations("x", x, model, has_time=False)
+    return _step(filter, model, belief, x, key, kl_weight)
+
+
+def run(
+    filter: AbstractFilter,
+    model: AbstractModel,
+    xs: Any,
+    key: PRNGKeyArray,
+    *,
+    x0: Any = None,
+    mask: Any = None,
+    observed: Any = None,
+    belief: Belief | None = None,
+    complete: bool = False,
+    kl_weight: float | Float[Array, ""] = 1.0,
+) -> tuple[Belief, Filtered]:
+    """Filter one sequence: `lax.scan` of `step`; each field of the result has time as first axis.
+
+    - `xs`: (time, *event); NaN marks an unobserved element.
+    - `observed`: optional, the shape of `xs`: False marks an unobserved element.
+    - `mask`: optional, (time,): False marks a step that does not exist (padding). The belief
+      is frozen there and `bound` is 0.
+    - `belief`: go on from an earlier one; two chunks give the numbers of one.
+    - `complete`: a promise that no element of `xs` is missing; all frames are then embedded
+      at once, before the scan.
+
+    Vmap it over sequences (with one key each) for a batch.
+    """
+    xs = require_observations("xs", xs, model, observed=observed)
+    mask = require_step_mask(mask, xs.shape[0])
+    require_key(key)
+    if belief is None:
+        belief = start(filter, model, x0)
+    elif x0 is not None:
+        raise ValueError("`x0` starts a new belief and `belief` continues one: give only one.")
+    return _run(filter, model, belief, xs, mask, key, kl_weight, complete)
+
+
+def _step(
+    filter: AbstractFilter,
+    model: AbstractModel,
+    belief: Belief,
+    x: Float[Array, " *event"] | Observation,
+    key: PRNGKeyArray,
+    kl_weight: float | Float[Array, ""],
+) -> tuple[Belief, Filtered]:
+    carry, filtered = filter.step(
+        model, belief.carry, x, jax.random.fold_in(key, belief.t), kl_weight=kl_weight
+    )
+    return Belief(carry, belief.t + 1), filtered
+
+
+@eqx.filter_jit
+def _run(
+    filter: AbstractFilter,
+    model: AbstractModel,
+    belief: Belief,
+    xs: Float[Array, "time *event"],
+    mask: Bool[Array, " time"],
+    key: PRNGKeyArray,
+    kl_weight: float | Float[Array, ""],
+    complete: bool,
+) -> tuple[Belief, Filtered]:
+    inputs = embed_ahead(model, xs) if complete else xs
+
+    def masked_step(belief: Belief, x_and_mask: Any) -> tuple[Belief, Filtered]:
+        x, exists = x_and_mask
+        after, filtered = _step(filter, model, belief, x, key, kl_weight)
+        bound = jnp.where(exists, filtered.bound, 0.0)
+        filtered = eqx.tree_at(lambda f: f.bound, filtered, bound)
+        return select(exists, after, belief), filtered
+
+    return jax.lax.scan(masked_step, belief, (inputs, mask))

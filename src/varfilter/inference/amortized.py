@@ -1,0 +1,76 @@
+"""One-shot amortized inference: the hand-made baselines of VRNN and SRNN."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from varfilter._tree import flat, flat_size
+from varfilter.distributions import stabilised
+from varfilter.inference.base import AbstractInference, Inferred, Memory
+from varfilter.inference.shapes import Shapes
+from varfilter.model import AbstractModel, State
+from varfilter.nn import Dense, linear
+from varfilter.observation import Observation
+
+
+class Amortized(AbstractInference):
+    """q = network(state, observation), in one shot (paper, eq. 4).
+
+    `network` is any module that returns a posterior of the prior's structure; it never sees
+    the free energy. It learns end to end (`learning.EndToEnd`): its true gradient runs
+    through all later steps.
+    """
+
+    network: Callable[[State, Observation], Any]
+
+    def infer(
+        self,
+        model: AbstractModel,
+        state: State,
+        memory: Memory,
+        observation: Observation,
+        key: PRNGKeyArray,
+        *,
+        kl_weight: float | Float[Array, ""] = 1.0,
+    ) -> Inferred:
+        """The network's answer."""
+        return Inferred(self.network(state, observation), memory, jnp.zeros((0,)))
+
+
+class MLPPosterior(eqx.Module):
+    """A multi-layer perceptron from [x_t, state_t] to the parameters of q: a generic baseline."""
+
+    trunk: Dense
+    out: eqx.nn.Linear
+    like: Any = eqx.field(static=True)
+
+    def __init__(
+        self,
+        model: AbstractModel,
+        *,
+        hidden_size: int = 256,
+        num_layers: int = 2,
+        key: PRNGKeyArray,
+    ):
+        shapes = Shapes(model)
+        key_trunk, key_out = jax.random.split(key)
+        in_size = shapes.observation_size + flat_size(shapes.state)
+        self.trunk = Dense(in_size, hidden_size, num_layers, key=key_trunk)
+        self.out = linear(hidden_size, shapes.parameter_size, key=key_out)
+        self.like = shapes.frozen_prior
+
+    def __call__(self, state: State, observation: Observation) -> Any:
+        """q(z_t | x_t, state_t)."""
+        inputs = jnp.concatenate([jnp.ravel(observation.filled), flat(state)])
+        return posterior_like(self.like, self.out(self.trunk(inputs)))
+
+
+def posterior_like(like: Any, parameters: Float[Array, " size"]) -> Any:
+    """The posterior of the structure of `like` whose parameters are the given vector."""
+    zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, parameters.dtype), like.thaw())
+    return stabilised(ravel_pytree(zeros)[1](parameters))

@@ -1,0 +1,45 @@
+"""The exact one-step posterior of a linear-Gaussian model: what every E-step aims at."""
+
+from typing import ClassVar
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from varfilter.inference.base import AbstractInference, Inferred, Memory
+from varfilter.model import AbstractModel, State
+from varfilter.models.linear_gaussian import LinearGaussian, condition
+from varfilter.observation import Observation
+
+
+class Exact(AbstractInference):
+    """q = p(z_t | z_{t-1}, x_t), in closed form; for `LinearGaussian` alone.
+
+    With it, F_t = -log p(x_t | z_{t-1}) exactly: the optimum of the sampled recursion
+    (spec 10.4, reading b). In a `ParticleFilter` it is the locally optimal proposal.
+    """
+
+    is_local: ClassVar[bool] = True
+
+    def init(self, model: AbstractModel) -> Memory:
+        """Nothing to remember; refuses models it is not exact for."""
+        if not isinstance(model, LinearGaussian):
+            raise TypeError(
+                f"`Exact` inference needs `LinearGaussian`; got `{type(model).__name__}`."
+                " Use `GradientDescent(...)` or `Iterative(...)`."
+            )
+        return None
+
+    def infer(
+        self,
+        model: AbstractModel,
+        state: State,
+        memory: Memory,
+        observation: Observation,
+        key: PRNGKeyArray,
+        *,
+        kl_weight: float | Float[Array, ""] = 1.0,
+    ) -> Inferred:
+        """The conditional of the predicted Gaussian given the observed elements."""
+        assert isinstance(model, LinearGaussian)
+        posterior, _, _ = condition(model, state, observation.x)
+        return Inferred(posterior, memory, jnp.zeros((0,)))

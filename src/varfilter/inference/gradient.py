@@ -1,0 +1,71 @@
+"""The E-step by gradient descent: variational filtering EM proper."""
+
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from varfilter._optax import descend
+from varfilter._tree import detach
+from varfilter.distributions import stabilised
+from varfilter.inference.base import AbstractInference, Inferred, Memory, require_positive
+from varfilter.inference.signal import free_energy_gradient
+from varfilter.model import AbstractModel, State
+from varfilter.observation import Observation
+
+
+class GradientDescent(AbstractInference):
+    """q_0 = p; repeat `num_iterations` times: q <- optimizer(q, dF_t/dq)   (paper, algorithm 1).
+
+    Each gradient is estimated from `num_samples` fresh draws. Any optax optimizer will do;
+    with a learning rate that falls to zero it converges to the best q of the prior's family.
+    """
+
+    is_local: ClassVar[bool] = True
+    optimizer: optax.GradientTransformation = eqx.field(static=True)
+    num_iterations: int = eqx.field(static=True)
+    num_samples: int = eqx.field(static=True)
+
+    def __init__(
+        self,
+        optimizer: optax.GradientTransformation | None = None,
+        *,
+        num_iterations: int = 20,
+        num_samples: int = 1,
+    ):
+        if optimizer is None:
+            optimizer = optax.adam(optax.cosine_decay_schedule(0.2, num_iterations))
+        self.optimizer = optimizer
+        self.num_iterations = require_positive("num_iterations", num_iterations)
+        self.num_samples = require_positive("num_samples", num_samples)
+
+    def infer(
+        self,
+        model: AbstractModel,
+        state: State,
+        memory: Memory,
+        observation: Observation,
+        key: PRNGKeyArray,
+        *,
+        kl_weight: float | Float[Array, ""] = 1.0,
+    ) -> Inferred:
+        """Descend from the prior."""
+        # q is the solution of an optimisation: the model learns at q, not through the descent.
+        model, state, x = detach((model, state, observation.x))
+        prior = model.prior(state)
+
+        def iterate(carry: Any, iteration: Array) -> Any:
+            q, optimizer_state = carry
+            gradient, value = free_energy_gradient(
+                q, model, state, x, jax.random.fold_in(key, iteration),
+                prior=prior, num_samples=self.num_samples, kl_weight=kl_weight,
+            )  # fmt: skip
+            step, optimizer_state = descend(self.optimizer, gradient, optimizer_state, q)
+            return (stabilised(optax.apply_updates(q, step)), optimizer_state), value
+
+        iterations = jnp.arange(self.num_iterations)
+        (q, _), values = jax.lax.scan(iterate, (prior, self.optimizer.init(prior)), iterations)
+        return Inferred(q, memory, values)

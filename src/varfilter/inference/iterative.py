@@ -1,0 +1,136 @@
+"""Amortized variational filtering: a network that has learned to descend the free energy."""
+
+import copy
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from varfilter._tree import detach, flat_size
+from varfilter.inference.base import AbstractInference, Inferred, Memory, require_positive
+from varfilter.inference.shapes import Shapes
+from varfilter.inference.signal import Gradients
+from varfilter.inference.update import Highway, LayerNorm
+from varfilter.model import AbstractModel, State
+from varfilter.nn import HighwayTrunk
+from varfilter.observation import Observation
+
+
+class Record(eqx.Module):
+    """The inputs of one iteration: the iterate it started from and what it was told there."""
+
+    q: Any
+    signal: Any
+
+
+class Iterative(AbstractInference):
+    """q_0 = p; repeat K times: q <- update(trunk([signal(q), q, (x)]), q)   (paper, eq. 12).
+
+    - `signal`: `Gradients()` (dF/dq) or `PrecisionWeightedErrors()`.
+    - `normalize`: applied to each input term by itself; `LayerNorm()` or `SignedLog()`.
+    - `trunk`: two highway ELU layers of 1,024 units by default.
+    - `update`: `Highway` or `LearnedStep`, or `MeanNormalized.of(...)` of either.
+    - `encode_observation`: feed x_t, raw, as a further input.
+
+    It has no memory and no access to the model's state: all it knows of the past is the prior
+    it starts from, and the gradients. That is why one architecture fits every model.
+    """
+
+    is_local: ClassVar[bool] = True
+    signal: Any
+    normalize: Callable[[Array], Array]
+    trunk: Callable[[Array], Array]
+    update: Any
+    encode_observation: bool = eqx.field(static=True)
+    num_iterations: int = eqx.field(static=True)
+    num_samples: int = eqx.field(static=True)
+
+    def __init__(
+        self,
+        model: AbstractModel,
+        *,
+        update: Callable[..., Any] = Highway,
+        signal: Any = None,
+        normalize: Callable[[Array], Array] | None = None,
+        encode_observation: bool = False,
+        hidden_size: int = 1024,
+        num_layers: int = 2,
+        num_iterations: int = 1,
+        num_samples: int = 1,
+        key: PRNGKeyArray,
+    ):
+        self.signal = Gradients() if signal is None else signal
+        self.normalize = LayerNorm() if normalize is None else normalize
+        self.encode_observation = encode_observation
+        self.num_iterations = require_positive("num_iterations", num_iterations)
+        self.num_samples = require_positive("num_samples", num_samples)
+        require_positive("hidden_size", hidden_size)
+        require_positive("num_layers", num_layers)
+
+        shapes = Shapes(model)
+        in_size = self._signal_size(model, shapes) + shapes.parameter_size
+        in_size += shapes.observation_size if encode_observation else 0
+        key_trunk, key_update = jax.random.split(key)
+        self.trunk = HighwayTrunk(in_size, hidden_size, num_layers, key=key_trunk)
+        self.update = update(hidden_size, shapes.parameter_size, key=key_update)
+        if self.update.needs_gradient and not self.signal.is_gradient:
+            raise ValueError(
+                f"`update` takes the raw gradient, but `signal` is `{type(self.signal).__name__}`."
+                " Use `signal=Gradients()`, or `update=Highway`."
+            )
+
+    def with_num_iterations(self, num_iterations: int) -> "Iterative":
+        """The same weights with another number of iterations: spend more time, or less."""
+        clone = copy.copy(self)
+        value = require_positive("num_iterations", num_iterations)
+        object.__setattr__(clone, "num_iterations", value)  # a new object, not yet shared
+        return clone
+
+    def infer(
+        self,
+        model: AbstractModel,
+        state: State,
+        memory: Memory,
+        observation: Observation,
+        key: PRNGKeyArray,
+        *,
+        kl_weight: float | Float[Array, ""] = 1.0,
+    ) -> Inferred:
+        """K updates from the prior."""
+        # The signal is an input, not a path: no second derivatives (paper, section 3.2).
+        model, state, observation = detach((model, state, observation))
+        prior = model.prior(state)
+
+        def iterate(q: Any, iteration: Array) -> Any:
+            q = detach(q)  # each iteration learns from its own free energy alone
+            signal, value = self.signal(
+                q, model, state, observation.x, jax.random.fold_in(key, iteration),
+                prior=prior, num_samples=self.num_samples, kl_weight=kl_weight,
+            )  # fmt: skip
+            record = detach(Record(q, signal))
+            return self.revise(record, observation), (record, value)
+
+        iterations = jnp.arange(self.num_iterations)
+        q, (records, values) = jax.lax.scan(iterate, prior, iterations)
+        return Inferred(q, memory, values, records)
+
+    def revise(self, record: Record, observation: Observation) -> Any:
+        """One update: the only place where the network is called."""
+        terms = jax.tree.leaves(record.signal) + jax.tree.leaves(record.q)
+        inputs = [self.normalize(jnp.ravel(term)) for term in terms]
+        if self.encode_observation:
+            inputs.append(jnp.ravel(observation.filled))
+        return self.update(self.trunk(jnp.concatenate(inputs)), record.q, record.signal)
+
+    def _signal_size(self, model: AbstractModel, shapes: Shapes) -> int:
+        def first_signal(state: Any, prior: Any, x: Array, key: PRNGKeyArray) -> Any:
+            return self.signal(
+                prior, model, state, x, key, prior=prior, num_samples=1, kl_weight=1.0
+            )[0]
+
+        x = jax.ShapeDtypeStruct(shapes.observation_shape, jnp.result_type(float))
+        key = jax.eval_shape(lambda: jax.random.key(0))
+        return flat_size(eqx.filter_eval_shape(first_signal, shapes.state, shapes.prior, x, key))

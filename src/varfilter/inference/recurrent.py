@@ -1,0 +1,87 @@
+"""Amortized inference with a memory of its own: the posterior LSTM of SVG."""
+
+from typing import Any, Protocol
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from varfilter.inference.amortized import posterior_like
+from varfilter.inference.base import AbstractInference, Inferred, Memory
+from varfilter.inference.shapes import Shapes
+from varfilter.model import AbstractModel, State
+from varfilter.nn import linear
+from varfilter.observation import Observation
+
+
+class RecurrentNetwork(Protocol):
+    """A network with a memory."""
+
+    def init(self) -> Memory:
+        """The memory before the first step."""
+        ...
+
+    def __call__(
+        self, memory: Memory, state: State, observation: Observation
+    ) -> tuple[Memory, Any]:
+        """(memory after this observation, q)."""
+        ...
+
+
+class Recurrent(AbstractInference):
+    """q, memory = network(memory, state, observation).
+
+    At a step without any observation the memory advances on the predicted observation: time
+    goes on, and q = p.
+    """
+
+    network: RecurrentNetwork
+
+    def init(self, model: AbstractModel) -> Memory:
+        """The network's memory before the first step."""
+        return self.network.init()
+
+    def infer(
+        self,
+        model: AbstractModel,
+        state: State,
+        memory: Memory,
+        observation: Observation,
+        key: PRNGKeyArray,
+        *,
+        kl_weight: float | Float[Array, ""] = 1.0,
+    ) -> Inferred:
+        """The network's answer."""
+        memory, posterior = self.network(memory, state, observation)
+        return Inferred(posterior, memory, jnp.zeros((0,)))
+
+
+class LSTMPosterior(eqx.Module):
+    """An LSTM over the observations with a linear head to the parameters of q."""
+
+    cell: eqx.nn.LSTMCell
+    out: eqx.nn.Linear
+    hidden: Float[Array, " hidden"]
+    cell_state: Float[Array, " hidden"]
+    like: Any = eqx.field(static=True)
+
+    def __init__(self, model: AbstractModel, *, hidden_size: int = 256, key: PRNGKeyArray):
+        shapes = Shapes(model)
+        key_cell, key_out = jax.random.split(key)
+        self.cell = eqx.nn.LSTMCell(shapes.observation_size, hidden_size, key=key_cell)
+        self.out = linear(hidden_size, shapes.parameter_size, key=key_out)
+        self.hidden = jnp.zeros((hidden_size,))
+        self.cell_state = jnp.zeros((hidden_size,))
+        self.like = shapes.frozen_prior
+
+    def init(self) -> Memory:
+        """The learned initial state."""
+        return self.hidden, self.cell_state
+
+    def __call__(
+        self, memory: Memory, state: State, observation: Observation
+    ) -> tuple[Memory, Any]:
+        """Advance the LSTM on x_t and read q off it."""
+        memory = self.cell(jnp.ravel(observation.filled), memory)
+        return memory, posterior_like(self.like, self.out(memory[0]))

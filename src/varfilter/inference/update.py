@@ -1,0 +1,120 @@
+"""The pieces of an iterative update: input normalisation, and what is done to q."""
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from varfilter._tree import flat
+from varfilter.distributions import is_distribution, stabilised
+from varfilter.nn import linear
+
+EPSILON = 1e-7
+
+
+class LayerNorm(eqx.Module):
+    """(v - mean(v)) / std(v) over the elements of one input term, without scale or shift.
+
+    The network then sees the direction of a gradient, not its size. With a latent of one or
+    two dimensions hardly anything is left (nothing, and a sign): take `SignedLog` there.
+    """
+
+    def __call__(self, term: Float[Array, " size"]) -> Float[Array, " size"]:
+        """The normalised term; zero for a term of one element."""
+        centred = term - jnp.mean(term)
+        # The root is taken where its derivative is finite: a constant term has std 0.
+        square = jnp.sum(centred**2) / max(term.size - 1, 1)
+        std = jnp.sqrt(jnp.where(square > 0, square, 1.0))
+        return jnp.where(square > 0, centred / (std + EPSILON), 0.0)
+
+
+class SignedLog(eqx.Module):
+    """sign(v) log(1 + |v|): keeps the size of each element, and tames it."""
+
+    def __call__(self, term: Float[Array, " size"]) -> Float[Array, " size"]:
+        """The compressed term."""
+        return jnp.sign(term) * jnp.log1p(jnp.abs(term))
+
+
+class Highway(eqx.Module):
+    """q' = g * q + (1 - g) * candidate, parameter by parameter   (paper, appendix B).
+
+    Gate and candidate are linear in the trunk's output; the gate goes through a sigmoid.
+    """
+
+    needs_gradient: ClassVar[bool] = False
+    candidate: eqx.nn.Linear
+    gate: eqx.nn.Linear
+
+    def __init__(self, hidden_size: int, parameter_size: int, *, key: PRNGKeyArray):
+        key_candidate, key_gate = jax.random.split(key)
+        self.candidate = linear(hidden_size, parameter_size, key=key_candidate)
+        self.gate = linear(hidden_size, parameter_size, key=key_gate)
+
+    def __call__(self, hidden: Float[Array, " hidden"], q: Any, signal: Any) -> Any:
+        """The next iterate."""
+        parameters, unravel = ravel_pytree(q)
+        g = jax.nn.sigmoid(self.gate(hidden))
+        return stabilised(unravel(g * parameters + (1.0 - g) * self.candidate(hidden)))
+
+
+class LearnedStep(eqx.Module):
+    """q' = q - g * dF/dq + offset: gradient descent with a learned step and a learned push.
+
+    It takes the raw gradient, so its signal must be `Gradients`.
+    """
+
+    needs_gradient: ClassVar[bool] = True
+    offset: eqx.nn.Linear
+    gate: eqx.nn.Linear
+
+    def __init__(self, hidden_size: int, parameter_size: int, *, key: PRNGKeyArray):
+        key_offset, key_gate = jax.random.split(key)
+        self.offset = linear(hidden_size, parameter_size, key=key_offset)
+        self.gate = linear(hidden_size, parameter_size, key=key_gate)
+
+    def __call__(self, hidden: Float[Array, " hidden"], q: Any, signal: Any) -> Any:
+        """The next iterate."""
+        parameters, unravel = ravel_pytree(q)
+        g = jax.nn.sigmoid(self.gate(hidden))
+        return stabilised(unravel(parameters - g * flat(signal) + self.offset(hidden)))
+
+
+class MeanNormalized(eqx.Module):
+    """Another update, with each posterior mean brought to zero mean and unit spread after it.
+
+    The paper reports that this steadied training. Note what it costs: q's mean can then
+    never equal a prior mean of another scale.
+    """
+
+    update: Any
+
+    @property
+    def needs_gradient(self) -> bool:
+        """As the update inside."""
+        return self.update.needs_gradient
+
+    @staticmethod
+    def of(update: Callable[..., Any]) -> Callable[..., "MeanNormalized"]:
+        """`MeanNormalized.of(Highway)`: to be given as `Iterative(update=...)`."""
+
+        def build(hidden_size: int, parameter_size: int, *, key: PRNGKeyArray) -> MeanNormalized:
+            return MeanNormalized(update(hidden_size, parameter_size, key=key))
+
+        return build
+
+    def __call__(self, hidden: Float[Array, " hidden"], q: Any, signal: Any) -> Any:
+        """The next iterate, its means normalised."""
+        q = self.update(hidden, q, signal)
+        normalize = LayerNorm()
+        return jax.tree.map(
+            lambda d: eqx.tree_at(
+                lambda d: d.mean, d, normalize(jnp.ravel(d.mean)).reshape(d.mean.shape)
+            ),
+            q,
+            is_leaf=is_distribution,
+        )

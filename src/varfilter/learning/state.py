@@ -1,0 +1,162 @@
+"""What learning carries from update to update, what it reports, and how it protects both."""
+
+from typing import Any, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from varfilter._optax import descend
+from varfilter._tree import all_finite, select
+from varfilter.contracts import as_observations, observation_shape, require_fitting, require_key
+from varfilter.filters.base import AbstractFilter
+from varfilter.model import AbstractModel
+
+Module = TypeVar("Module", bound=eqx.Module)
+
+
+class Learning(eqx.Module):
+    """A model and a filter that are being learned, with the state of their optimizers.
+
+    An update with a non-finite gradient is skipped: it is counted in `num_skipped`, the
+    latest one's index is `last_skipped` (-1: none so far), and the parameters never see it.
+    """
+
+    model: AbstractModel
+    filter: AbstractFilter
+    theta_state: Any
+    phi_state: Any
+    num_updates: Int[Array, ""]
+    num_skipped: Int[Array, ""]
+    last_skipped: Int[Array, ""]
+
+
+class Metrics(eqx.Module):
+    """Averages over the scored steps of a batch, in nats per step.
+
+    `free_energies` is F by inference iteration: at the prior, ..., after the last update
+    (one number where the inference is one-shot). `reconstruction` and `kl` are None for
+    filters whose bound has no such parts. `num_skipped` counts the skipped optimizer steps.
+    """
+
+    free_energy: Float[Array, ""]
+    reconstruction: Float[Array, ""] | None
+    kl: Float[Array, ""] | None
+    free_energies: Float[Array, " iterates"]
+    theta_gradient_norm: Float[Array, ""]
+    phi_gradient_norm: Float[Array, ""]
+    num_skipped: Int[Array, ""]
+
+
+class Sequences(eqx.Module):
+    """A checked batch: xs (batch, time, *event), mask (batch, time), x0 (batch, *event) or None."""
+
+    xs: Float[Array, "batch time *event"]
+    mask: Bool[Array, "batch time"]
+    x0: Float[Array, "batch *event"] | None
+
+
+def init_learning(
+    model: AbstractModel,
+    filter: AbstractFilter,
+    theta: optax.GradientTransformation | None,
+    phi: optax.GradientTransformation | None,
+) -> Learning:
+    """Both modules with fresh optimizers."""
+    require_fitting(filter, model)
+    filter.init(model)  # refuses pairs that do not fit
+    zero = jnp.zeros((), jnp.int32)
+    return Learning(
+        model,
+        filter,
+        None if theta is None else theta.init(eqx.filter(model, eqx.is_inexact_array)),
+        None if phi is None else phi.init(eqx.filter(filter, eqx.is_inexact_array)),
+        zero,
+        zero,
+        zero - 1,
+    )
+
+
+def require_sequences(
+    model: AbstractModel, xs: Any, mask: Any, x0: Any, key: PRNGKeyArray
+) -> Sequences:
+    """A batch of sequences of the model's shape."""
+    require_key(key)
+    event = observation_shape(model)
+    xs = as_observations("xs", xs)
+    if xs.ndim != 2 + len(event) or xs.shape[2:] != event or 0 in xs.shape[:2]:
+        wanted = ", ".join(map(str, ("batch", "time", *event)))
+        raise ValueError(
+            f"`xs` must have shape ({wanted}), none of them empty; got {xs.shape}."
+            " For one sequence, `xs[None]`."
+        )
+    mask = jnp.ones(xs.shape[:2], bool) if mask is None else jnp.asarray(mask)
+    if mask.shape != xs.shape[:2] or mask.dtype != bool:
+        raise ValueError(
+            f"`mask` must be a boolean array of shape {xs.shape[:2]} (batch, time);"
+            f" got {mask.dtype} {mask.shape}."
+        )
+    if x0 is not None:
+        x0 = as_observations("x0", x0)
+        if x0.shape != (xs.shape[0], *event):
+            raise ValueError(
+                f"`x0` must have shape {(xs.shape[0], *event)} (batch, *event); got {x0.shape}."
+            )
+    return Sequences(xs, mask, x0)
+
+
+def guarded_update(
+    optimizer: optax.GradientTransformation | None,
+    optimizer_state: Any,
+    module: Module,
+    gradient: Any,
+) -> tuple[Module, Any, Bool[Array, ""]]:
+    """(module, optimizer state, skipped) after one step; both unchanged where it was skipped.
+
+    `optimizer=None` holds the module fixed.
+    """
+    if optimizer is None:
+        return module, optimizer_state, jnp.array(False)
+    parameters = eqx.filter(module, eqx.is_inexact_array)
+    step, next_state = descend(optimizer, gradient, optimizer_state, parameters)
+    # A finite gradient can still overflow in the optimizer, so the step itself is checked too.
+    good = all_finite(gradient) & all_finite(step)
+    module = select(good, eqx.apply_updates(module, step), module)
+    return module, select(good, next_state, optimizer_state), ~good
+
+
+def finish(
+    learning: Learning,
+    model: AbstractModel,
+    filter: AbstractFilter,
+    theta_state: Any,
+    phi_state: Any,
+    num_skipped: Int[Array, ""],
+) -> Learning:
+    """The next `Learning`, with its counters."""
+    return Learning(
+        model,
+        filter,
+        theta_state,
+        phi_state,
+        learning.num_updates + 1,
+        learning.num_skipped + num_skipped,
+        jnp.where(num_skipped > 0, learning.num_updates, learning.last_skipped),
+    )
+
+
+def gradient_norm(gradient: Any) -> Float[Array, ""]:
+    """The Euclidean norm over all parameters."""
+    leaves = jax.tree.leaves(gradient)
+    return optax.global_norm(gradient) if leaves else jnp.zeros(())
+
+
+def masked_mean(values: Float[Array, "..."], weights: Bool[Array, "..."]) -> Float[Array, "..."]:
+    """The mean over the leading axes of `weights`, where it holds; 0 if it holds nowhere."""
+    extra = values.ndim - weights.ndim
+    spread = weights.reshape(weights.shape + (1,) * extra)
+    axes = tuple(range(weights.ndim))
+    count = jnp.maximum(jnp.sum(weights), 1).astype(values.dtype)
+    return jnp.sum(jnp.where(spread, values, 0.0), axis=axes) / count

@@ -1,0 +1,69 @@
+"""The same learning as `time_parallel.py`, written the plain way: one tape through the scan.
+
+It is the definition that the time-parallel gradients are tested against, and the peer they
+are timed against. It keeps every step's inference on the tape, so it is slower and larger.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from varfilter._tree import detach, select
+from varfilter.filters.variational import VariationalCarry, VariationalFilter
+from varfilter.learning.state import Sequences, masked_mean
+from varfilter.learning.time_parallel import Problem, inference_loss
+from varfilter.model import AbstractModel
+from varfilter.objective import free_energy
+
+
+@eqx.filter_jit
+def gradients(
+    model: AbstractModel,
+    filter: VariationalFilter,
+    batch: Sequences,
+    key: PRNGKeyArray,
+    kl_weight: Float[Array, ""],
+) -> tuple[Any, Any]:
+    """(dF/dθ, dF/dφ) of a batch, by back-propagation through the whole loop."""
+
+    def loss(modules: tuple[AbstractModel, VariationalFilter]) -> Float[Array, ""]:
+        model, filter = modules
+
+        def sequence(xs: Array, mask: Array, x0: Array | None, key: PRNGKeyArray) -> Any:
+            def step(carry: tuple[VariationalCarry, Array], inputs: Any) -> Any:
+                (belief, t), (x, exists) = carry, inputs
+                # Inference is local: nothing flows back through how q_t was found.
+                frozen_model, frozen_filter, frozen = detach((model, filter, belief))
+                trace = frozen_filter.trace(
+                    frozen_model, frozen, x, jax.random.fold_in(key, t), kl_weight=kl_weight
+                )
+                q, z, seen = trace.posterior, trace.z, trace.observation
+                theta_loss = free_energy(
+                    q, model, belief.state, seen.x, trace.key,
+                    num_samples=filter.num_samples, kl_weight=kl_weight,
+                ).total  # fmt: skip
+                problem = Problem(
+                    seen.x, seen.filled, q, z, trace.inferred.record,
+                    trace.key, exists, exists & seen.is_seen,
+                )  # fmt: skip
+                phi_loss = jnp.zeros(())
+                if problem.record is not None:
+                    phi_loss = inference_loss(
+                        filter, frozen_model, problem, frozen.state, kl_weight
+                    )
+                state = model.advance(belief.state, z, model.embed(seen.filled))
+                after = VariationalCarry(state, trace.inferred.memory)
+                outputs = (theta_loss, phi_loss, exists & seen.is_seen)
+                return select(exists, (after, t + 1), (belief, t)), outputs
+
+            start = (filter.init(model, x0), jnp.zeros((), jnp.int32))
+            return jax.lax.scan(step, start, (xs, mask))[1]
+
+        keys = jax.random.split(key, batch.xs.shape[0])
+        theta, phi, seen = jax.vmap(sequence)(batch.xs, batch.mask, batch.x0, keys)
+        return masked_mean(theta, batch.mask) + masked_mean(phi, seen)
+
+    return eqx.filter_grad(loss)((model, filter))

@@ -1,0 +1,155 @@
+"""The linear-Gaussian state-space model: the world in which every answer is known."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from varfilter.distributions import Gaussian, fill, observed
+from varfilter.distributions.normal import LOG_2PI
+from varfilter.model import AbstractModel
+
+
+class LinearGaussian(AbstractModel):
+    """z_1 ~ N(m_1, P_1);  z_t = A z_{t-1} + b + w,  w ~ N(0, Q);  x_t = C z_t + d + v,  v ~ N(0, R).
+
+    The state is the predicted `Gaussian` of z_t. After a sampled z_{t-1} that is
+    N(A z_{t-1} + b, Q); the Kalman filter carries N(A m + b, A S A^T + Q) in the same place,
+    so that one model serves both recursions (spec 10.4, readings b and a).
+    """
+
+    initial: Gaussian
+    transition: Float[Array, "latent latent"]
+    process: Gaussian
+    loading: Float[Array, "observed latent"]
+    noise: Gaussian
+
+    def __init__(
+        self,
+        *,
+        transition: Any,
+        process_covariance: Any,
+        loading: Any,
+        noise_covariance: Any,
+        initial_mean: Any = None,
+        initial_covariance: Any = None,
+        transition_bias: Any = None,
+        loading_bias: Any = None,
+    ):
+        self.transition = _array("transition", transition, (None, None))
+        latent = self.transition.shape[0]
+        self.transition = _array("transition", transition, (latent, latent))
+        self.loading = _array("loading", loading, (None, latent))
+        size = self.loading.shape[0]
+        zeros = jnp.zeros((latent,), self.transition.dtype)
+        self.process = _gaussian("process", transition_bias, process_covariance, zeros)
+        noise_zeros = jnp.zeros((size,), self.transition.dtype)
+        self.noise = _gaussian("noise", loading_bias, noise_covariance, noise_zeros)
+        covariance = process_covariance if initial_covariance is None else initial_covariance
+        self.initial = _gaussian("initial", initial_mean, covariance, zeros)
+
+    def init(self, x0: Float[Array, " observed"] | None = None) -> Gaussian:
+        """N(m_1, P_1); `x0` is ignored: the chain is Markov in z."""
+        return self.initial
+
+    def embed(self, x: Float[Array, " observed"]) -> None:
+        """Nothing: the recurrence does not need x_t."""
+        return None
+
+    def prior(self, state: Gaussian) -> Gaussian:
+        """The predicted Gaussian of z_t."""
+        return state
+
+    def emission(self, state: Gaussian, z: Float[Array, " latent"]) -> Gaussian:
+        """N(C z_t + d, R)."""
+        return Gaussian(self.loading @ z + self.noise.mean, self.noise.factor)
+
+    def advance(self, state: Gaussian, z: Float[Array, " latent"], features: None) -> Gaussian:
+        """N(A z_t + b, Q): the prediction from a sampled z_t."""
+        return Gaussian(self.transition @ z + self.process.mean, self.process.factor)
+
+
+def _gaussian(name: str, mean: Any, covariance: Any, zeros: Array) -> Gaussian:
+    size = zeros.size
+    bias = {"process": "transition_bias", "noise": "loading_bias", "initial": "initial_mean"}[name]
+    mean = zeros if mean is None else _array(bias, mean, (size,))
+    covariance = _array(f"{name}_covariance", covariance, (size, size))
+    cholesky = jnp.linalg.cholesky(covariance)
+    return Gaussian.from_cholesky(
+        mean.astype(zeros.dtype),
+        eqx.error_if(
+            cholesky.astype(zeros.dtype),
+            ~jnp.all(jnp.isfinite(cholesky)),
+            f"`{name}_covariance` must be symmetric positive definite: its Cholesky factor is not"
+            " finite. Add a small multiple of the identity if it is only semi-definite.",
+        ),
+    )
+
+
+def _array(name: str, value: Any, shape: tuple[int | None, ...]) -> Array:
+    array = jnp.asarray(value, dtype=jnp.result_type(float))
+    fits = array.ndim == len(shape) and all(
+        want is None or got == want for got, want in zip(array.shape, shape, strict=True)
+    )
+    if not fits:
+        wanted = "(" + ", ".join("any" if want is None else str(want) for want in shape) + ")"
+        raise ValueError(
+            f"`{name}` must have shape {wanted}; got {array.shape}. `transition` is"
+            " (latent, latent), `loading` is (observed, latent), covariances are square."
+        )
+    return array
+
+
+def condition(
+    model: LinearGaussian, predicted: Gaussian, x: Float[Array, " observed"]
+) -> tuple[Gaussian, Gaussian, Float[Array, ""]]:
+    """Bayes' rule for one step: (posterior of z_t, predictive of x_t, log p(x_t)).
+
+    Square-root form: the QR decomposition of
+
+        [ R^1/2   C P^1/2 ]^T          [ S^1/2      0     ]^T
+        [   0       P^1/2 ]      into  [ K S^1/2  P+^1/2  ]
+
+    never forms a covariance, so P+ cannot lose its symmetry or sign in float32. An
+    unobserved element has its row of C put to zero and its row of R to the identity's: it
+    then tells nothing, exactly.
+    """
+    seen = observed(x)
+    size, latent = model.loading.shape
+    both = seen[:, None] & seen[None, :]
+    unit = jnp.eye(size, dtype=x.dtype)
+    noise = jnp.linalg.cholesky(jnp.where(both, model.noise.covariance, unit))
+    loading = jnp.where(seen[:, None], model.loading, 0.0)
+    mean = model.loading @ predicted.mean + model.noise.mean
+    residual = fill(x, mean) - mean
+
+    prior = predicted.cholesky
+    upper = jnp.concatenate([noise, loading @ prior], axis=1)
+    lower = jnp.concatenate([jnp.zeros((latent, size), x.dtype), prior], axis=1)
+    joint = lower_triangular(jnp.concatenate([upper, lower], axis=0))
+    innovation, gain, factor = joint[:size, :size], joint[size:, :size], joint[size:, size:]
+
+    white = jax.scipy.linalg.solve_triangular(innovation, residual, lower=True)
+    posterior = Gaussian.from_cholesky(predicted.mean + gain @ white, factor)
+    count = jnp.sum(seen).astype(x.dtype)
+    log_det = jnp.sum(jnp.log(jnp.diagonal(innovation)))
+    log_evidence = -0.5 * (count * LOG_2PI + white @ white) - log_det
+    full = lower_triangular(jnp.concatenate([model.noise.cholesky, model.loading @ prior], axis=1))
+    return posterior, Gaussian.from_cholesky(mean, full), log_evidence
+
+
+def predict(model: LinearGaussian, posterior: Gaussian) -> Gaussian:
+    """The marginal prediction N(A m + b, A S A^T + Q), in square-root form."""
+    root = jnp.concatenate([model.transition @ posterior.cholesky, model.process.cholesky], axis=1)
+    return Gaussian.from_cholesky(
+        model.transition @ posterior.mean + model.process.mean, lower_triangular(root)
+    )
+
+
+def lower_triangular(root: Float[Array, "rows columns"]) -> Float[Array, "rows rows"]:
+    """L lower triangular, its diagonal positive, with L L^T = root root^T."""
+    triangle = jnp.linalg.qr(root.T, mode="r").T
+    sign = jnp.where(jnp.diagonal(triangle) < 0, -1.0, 1.0).astype(root.dtype)
+    return triangle * sign[None, :]

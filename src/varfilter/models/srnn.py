@@ -1,0 +1,90 @@
+"""SRNN: a stochastic chain of latents on top of a deterministic recurrence over the data."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from varfilter.distributions import Bernoulli, Normal
+from varfilter.model import AbstractModel
+from varfilter.nn import LSTM, Dense, linear
+
+
+class SRNNState(eqx.Module):
+    """h_t (a function of x_<t) with the LSTM's cell, and z_{t-1}."""
+
+    hidden: Float[Array, " hidden"]
+    cell: Float[Array, " hidden"]
+    z: Float[Array, " latent"]
+
+
+class SRNN(AbstractModel):
+    """h_t = LSTM(x_{t-1}, h_{t-1});  z_t ~ N(prior[h_t, z_{t-1}]);  x_t ~ Bernoulli(decoder[h_t, z_t]).
+
+    The sizes of the paper's music experiments are the defaults (spec 4.1).
+    """
+
+    lstm: LSTM
+    prior_trunk: Dense
+    prior_mean: eqx.nn.Linear
+    prior_log_var: eqx.nn.Linear
+    decoder: Dense
+    logits: eqx.nn.Linear
+    z0: Float[Array, " latent"]
+
+    def __init__(
+        self,
+        observation_size: int = 88,
+        latent_size: int = 100,
+        *,
+        recurrent_size: int = 300,
+        prior_size: int = 500,
+        num_prior_layers: int = 1,
+        decoder_size: int = 500,
+        num_decoder_layers: int = 2,
+        key: PRNGKeyArray,
+    ):
+        keys = jax.random.split(key, 6)
+        joint = recurrent_size + latent_size
+        self.lstm = LSTM(observation_size, recurrent_size, key=keys[0])
+        self.prior_trunk = Dense(
+            joint, prior_size, num_prior_layers, activation=clipped_leaky_relu, key=keys[1]
+        )
+        self.prior_mean = linear(prior_size, latent_size, key=keys[2])
+        self.prior_log_var = linear(prior_size, latent_size, key=keys[3])
+        self.decoder = Dense(
+            joint, decoder_size, num_decoder_layers, activation=clipped_leaky_relu, key=keys[4]
+        )
+        self.logits = linear(decoder_size, observation_size, key=keys[5])
+        self.z0 = jnp.zeros((latent_size,))
+
+    def init(self, x0: Float[Array, " observed"] | None = None) -> SRNNState:
+        """The learned state, advanced by `x0` where there is one."""
+        hidden = self.lstm.init()
+        if x0 is not None:
+            hidden = self.lstm(self.lstm.project(x0), hidden)
+        return SRNNState(*hidden, self.z0)
+
+    def embed(self, x: Float[Array, " observed"]) -> Float[Array, " gates"]:
+        """The LSTM's input projection."""
+        return self.lstm.project(x)
+
+    def prior(self, state: SRNNState) -> Normal:
+        """p(z_t | z_{t-1}, x_<t)."""
+        trunk = self.prior_trunk(jnp.concatenate([state.hidden, state.z]))
+        return Normal(self.prior_mean(trunk), self.prior_log_var(trunk)).stabilised()
+
+    def emission(self, state: SRNNState, z: Float[Array, " latent"]) -> Any:
+        """p(x_t | z_t, x_<t)."""
+        return Bernoulli(self.logits(self.decoder(jnp.concatenate([state.hidden, z]))))
+
+    def advance(self, state: SRNNState, z: Array, features: Array) -> SRNNState:
+        """Feed x_t to the LSTM; keep z_t."""
+        return SRNNState(*self.lstm(features, (state.hidden, state.cell)), z)
+
+
+def clipped_leaky_relu(x: Array) -> Array:
+    """Leaky ReLU with slope 1/3, clipped to [-3, 3]."""
+    return jnp.clip(jnp.where(x > 0, x, x / 3.0), -3.0, 3.0)

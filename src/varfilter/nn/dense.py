@@ -1,0 +1,49 @@
+"""Fully connected layers with Xavier-normal weights and zero biases."""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+
+def linear(in_size: int, out_size: int, *, gain: float = 1.0, key: PRNGKeyArray) -> eqx.nn.Linear:
+    """W x + b with W ~ N(0, gain^2 * 2 / (in + out)) and b = 0."""
+    layer = eqx.nn.Linear(in_size, out_size, key=key)
+    std = gain * (2.0 / (in_size + out_size)) ** 0.5
+    weight = std * jax.random.normal(key, layer.weight.shape, layer.weight.dtype)
+    return eqx.tree_at(
+        lambda lin: (lin.weight, lin.bias), layer, (weight, jnp.zeros((out_size,), weight.dtype))
+    )
+
+
+class Dense(eqx.Module):
+    """`num_layers` hidden layers of one size, each followed by `activation`; no output layer."""
+
+    layers: tuple[eqx.nn.Linear, ...]
+    activation: Callable[[Array], Array] = eqx.field(static=True)
+
+    def __init__(
+        self,
+        in_size: int,
+        hidden_size: int,
+        num_layers: int,
+        *,
+        activation: Callable[[Array], Array] = jax.nn.elu,
+        gain: float = 1.0,
+        key: PRNGKeyArray,
+    ):
+        sizes = [in_size] + [hidden_size] * num_layers
+        keys = jax.random.split(key, max(num_layers, 1))
+        self.layers = tuple(
+            linear(a, b, gain=gain, key=k)
+            for a, b, k in zip(sizes[:-1], sizes[1:], keys, strict=False)
+        )
+        self.activation = activation
+
+    def __call__(self, x: Float[Array, " in"]) -> Float[Array, " hidden"]:
+        """The last hidden layer's units."""
+        for layer in self.layers:
+            x = self.activation(layer(x))
+        return x

@@ -1,0 +1,54 @@
+"""A standard LSTM cell, split where time makes it sequential."""
+
+import jax
+import jax.numpy as jnp
+import equinox as eqx
+from jaxtyping import Array, Float, PRNGKeyArray
+
+Hidden = tuple[Array, Array]
+
+
+class LSTM(eqx.Module):
+    """i, f, g, o = W_x x + b_x + W_h h + b_h;  c' = σ(f) c + σ(i) tanh(g);  h' = σ(o) tanh(c').
+
+    `project` is the part that needs x alone, for all steps at once; `__call__` is the part
+    that must wait for h. Weights and both biases start uniform in ±1/sqrt(hidden_size); the
+    initial state is learned and starts at zero.
+    """
+
+    input_weight: Float[Array, "gates in"]
+    input_bias: Float[Array, " gates"]
+    hidden_weight: Float[Array, "gates hidden"]
+    hidden_bias: Float[Array, " gates"]
+    initial_hidden: Float[Array, " hidden"]
+    initial_cell: Float[Array, " hidden"]
+
+    def __init__(self, in_size: int, hidden_size: int, *, key: PRNGKeyArray):
+        gates = 4 * hidden_size
+        limit = hidden_size**-0.5
+        keys = jax.random.split(key, 4)
+
+        def uniform(k: PRNGKeyArray, *shape: int) -> Array:
+            return jax.random.uniform(k, shape, minval=-limit, maxval=limit)
+
+        self.input_weight = uniform(keys[0], gates, in_size)
+        self.input_bias = uniform(keys[1], gates)
+        self.hidden_weight = uniform(keys[2], gates, hidden_size)
+        self.hidden_bias = uniform(keys[3], gates)
+        self.initial_hidden = jnp.zeros((hidden_size,))
+        self.initial_cell = jnp.zeros((hidden_size,))
+
+    def init(self) -> Hidden:
+        """The learned state before the first step."""
+        return self.initial_hidden, self.initial_cell
+
+    def project(self, x: Float[Array, " in"]) -> Float[Array, " gates"]:
+        """W_x x + b_x + b_h: all that depends on the input alone."""
+        return self.input_weight @ x + self.input_bias + self.hidden_bias
+
+    def __call__(self, projected: Float[Array, " gates"], hidden: Hidden) -> Hidden:
+        """(h', c')."""
+        h, c = hidden
+        i, f, g, o = jnp.split(projected + self.hidden_weight @ h, 4)
+        c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
+        return jax.nn.sigmoid(o) * jnp.tanh(c), c
