@@ -72,6 +72,6 @@ def _closed_form(
     if form is None:
         raise TypeError(
             f"`kl(q, p)` has no closed form for q `{type(q).__name__}` and p `{type(p).__name__}`."
-            " Estimate it from samples as E_q[log q(z) - log p(z)]; `free_energy` does so by itself."
+            " Estimate E_q[log q(z) - log p(z)] from samples; `free_energy` does so by itself."
         )
     return form

@@ -4,7 +4,6 @@ from abc import abstractmethod
 from typing import Any, ClassVar
 
 import equinox as eqx
-import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from varfilter.model import AbstractModel, State
@@ -32,7 +31,7 @@ class Inferred(eqx.Module):
 class AbstractInference(eqx.Module):
     """A way to find q_t, given all that the past sent forward and the present observation."""
 
-    # Local: q_t learns from F_t alone, so that all steps can learn at once (`learning.TimeParallel`).
+    # Local: q_t learns from F_t alone, so all steps can learn at once (`learning.TimeParallel`).
     is_local: ClassVar[bool] = False
 
     def init(self, model: AbstractModel) -> Memory:

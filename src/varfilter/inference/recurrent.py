@@ -1,6 +1,6 @@
 """Amortized inference with a memory of its own: the posterior LSTM of SVG."""
 
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -15,6 +15,7 @@ from varfilter.nn import linear
 from varfilter.observation import Observation
 
 
+@runtime_checkable
 class RecurrentNetwork(Protocol):
     """A network with a memory."""
 

@@ -1,4 +1,4 @@
-"""Learning parallel over time: filter without a tape, replay the recurrence, learn all steps at once.
+"""Learning parallel over time: filter without a tape, replay, learn all steps at once.
 
 AVF is local: q_t learns from F_t alone and the z_t passed on is cut from the graph. So the
 gradient of the step-by-step loop (`step_by_step.py`) splits into three parts that need no

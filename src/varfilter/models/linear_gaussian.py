@@ -13,7 +13,7 @@ from varfilter.model import AbstractModel
 
 
 class LinearGaussian(AbstractModel):
-    """z_1 ~ N(m_1, P_1);  z_t = A z_{t-1} + b + w,  w ~ N(0, Q);  x_t = C z_t + d + v,  v ~ N(0, R).
+    """z_1 ~ N(m_1, P_1);  z_t ~ N(A z_{t-1} + b, Q);  x_t ~ N(C z_t + d, R).
 
     The state is the predicted `Gaussian` of z_t. After a sampled z_{t-1} that is
     N(A z_{t-1} + b, Q); the Kalman filter carries N(A m + b, A S A^T + Q) in the same place,

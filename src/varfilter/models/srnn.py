@@ -21,7 +21,7 @@ class SRNNState(eqx.Module):
 
 
 class SRNN(AbstractModel):
-    """h_t = LSTM(x_{t-1}, h_{t-1});  z_t ~ N(prior[h_t, z_{t-1}]);  x_t ~ Bernoulli(decoder[h_t, z_t]).
+    """h_t = LSTM(x_{t-1}, h_{t-1});  z_t ~ N(prior[h_t, z_{t-1}]);  x_t ~ Bern(decoder[h_t, z_t]).
 
     The sizes of the paper's music experiments are the defaults (spec 4.1).
     """

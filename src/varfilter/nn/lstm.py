@@ -1,8 +1,8 @@
 """A standard LSTM cell, split where time makes it sequential."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
-import equinox as eqx
 from jaxtyping import Array, Float, PRNGKeyArray
 
 Hidden = tuple[Array, Array]
