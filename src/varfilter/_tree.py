@@ -24,6 +24,17 @@ def select(condition: Bool[Array, ""], if_true: T, if_false: T) -> T:
     )
 
 
+def strong(tree: T) -> T:
+    """`tree` with no array weakly typed (as `jnp.full((2,), 0.1)` is).
+
+    A step or an update returns definite types; given weak ones it would be compiled a second
+    time as soon as its own result comes back to it.
+    """
+    return jax.tree.map(
+        lambda leaf: leaf.astype(leaf.dtype) if getattr(leaf, "weak_type", False) else leaf, tree
+    )
+
+
 def all_finite(tree: PyTree) -> Bool[Array, ""]:
     """Whether every element of every float array of `tree` is finite."""
     leaves = [leaf for leaf in jax.tree.leaves(tree) if eqx.is_inexact_array(leaf)]

@@ -1,5 +1,6 @@
 """Checks at the border: every wrong input is refused before anything is compiled."""
 
+import numbers
 from typing import Any
 
 import equinox as eqx
@@ -8,53 +9,89 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from varfilter import distributions
+from varfilter._arguments import kind
+from varfilter._arguments import require_key as require_key
+from varfilter._signature import once_per_signature
 from varfilter.distributions import is_distribution, mean
-from varfilter.filters.base import AbstractFilter
 from varfilter.model import AbstractModel
-
-
-def require_fitting(filter: Any, model: Any) -> None:
-    """A model that keeps its contract, and a filter."""
-    if not isinstance(filter, AbstractFilter):
-        raise TypeError(
-            f"`filter` must be a filter; got {_kind(filter)}."
-            " For example `VariationalFilter(Iterative(model, key=key))`."
-        )
-    require_model(model)
 
 
 def require_model(model: Any) -> None:
     """A model whose five functions exist and agree with each other, by their shapes alone."""
     if not isinstance(model, AbstractModel):
         raise TypeError(
-            f"`model` must derive from `varfilter.AbstractModel`; got {_kind(model)}."
+            f"`model` must derive from `varfilter.AbstractModel`; got {kind(model)}."
             " Write its five functions: init, embed, prior, emission, advance."
         )
+    _check_model(model)
+
+
+@once_per_signature
+def _check_model(model: AbstractModel) -> None:
     name = type(model).__name__
-    state = _shape_of(f"{name}.init(None)", lambda: model.init(None))
+    state = _shape_of(f"{name}.init(None)", model.init, None)
+    _require_arrays(f"{name}.init(None)", state)
+
     prior = _shape_of(f"{name}.prior(state)", model.prior, state)
     _require_distributions(f"{name}.prior", prior)
-    z = eqx.filter_eval_shape(mean, prior)
+    z = _shape_of(f"{name}.prior(state).mean", mean, prior)
+    log_prob = _shape_of(f"{name}.prior(state).log_prob(z)", distributions.log_prob, prior, z)
+    _require_scalar(f"{name}.prior(state).log_prob(z)", log_prob)
+
     emission = _shape_of(f"{name}.emission(state, z)", model.emission, state, z)
     _require_distributions(f"{name}.emission", emission)
     if not is_distribution(emission):
         raise TypeError(
-            f"`{name}.emission` must return one distribution over an array; got {_kind(emission)}."
+            f"`{name}.emission` must return one distribution over an array; got {kind(emission)}."
         )
     x = jax.ShapeDtypeStruct(emission.shape, jnp.result_type(float))
+    log_prob = _shape_of(
+        f"{name}.emission(state, z).log_prob(x)", distributions.log_prob, emission, x
+    )
+    _require_scalar(f"{name}.emission(state, z).log_prob(x)", log_prob)
+
     features = _shape_of(f"{name}.embed(x)", model.embed, x)
     after = _shape_of(f"{name}.advance(state, z, features)", model.advance, state, z, features)
-    _require_same_structure(name, state, after)
+    conditioned = _shape_of(f"{name}.init(x0)", model.init, x)
+    for call, other in (("advance(state, z, features)", after), ("init(x0)", conditioned)):
+        if difference := tree_difference(state, other):
+            raise TypeError(
+                f"`{name}.{call}` must return a state like that of `{name}.init(None)`:"
+                f" {difference}. A state keeps its structure, shapes and dtypes over time."
+            )
+
+
+def observation_shape(model: AbstractModel) -> tuple[int, ...]:
+    """The shape of one observation."""
+    return _observation_shape(model)
+
+
+@once_per_signature
+def _observation_shape(model: AbstractModel) -> tuple[int, ...]:
+    def emission(model: AbstractModel) -> Any:
+        state = model.init(None)
+        return model.emission(state, mean(model.prior(state)))
+
+    return eqx.filter_eval_shape(emission, model).shape
 
 
 def require_observations(
-    name: str, xs: Any, model: AbstractModel, *, observed: Any = None, has_time: bool = True
+    name: str,
+    xs: Any,
+    model: AbstractModel,
+    *,
+    observed: Any = None,
+    has_time: bool = True,
+    complete: bool = False,
 ) -> Float[Array, "..."]:
     """Observations of the model's shape as floats, unobserved elements as NaN."""
     require_model(model)
     event = observation_shape(model)
     array = as_observations(name, xs)
     shape = array.shape[1:] if has_time else array.shape
+    if has_time and array.ndim > 0 and array.shape[0] == 0:
+        raise ValueError(f"`{name}` is empty: a sequence needs at least one step.")
     if shape != event or (has_time and array.ndim == 0):
         wanted = ("time", *event) if has_time else event
         raise ValueError(
@@ -62,75 +99,108 @@ def require_observations(
             f" for `{type(model).__name__}`; got {array.shape}."
             + (" For a batch of sequences, `jax.vmap` over the first axis." if has_time else "")
         )
-    if has_time and array.shape[0] == 0:
-        raise ValueError(f"`{name}` is empty: a sequence needs at least one step.")
     if observed is not None:
-        seen = jnp.asarray(observed)
-        if seen.shape != array.shape or seen.dtype != bool:
-            raise ValueError(
-                f"`observed` must be a boolean array of the shape of `{name}`, {array.shape};"
-                f" got {seen.dtype} {seen.shape}. For steps that do not exist use `mask`."
-            )
-        array = jnp.where(seen, array, jnp.nan)
+        hint = "For steps that do not exist use `mask`."
+        array = jnp.where(as_booleans("observed", observed, array.shape, hint), array, jnp.nan)
+    if complete:
+        require_complete(name, array)
     return array
 
 
 def as_observations(name: str, xs: Any) -> Float[Array, "..."]:
     """`xs` as an array of floats; None becomes NaN, infinities are refused."""
-    if isinstance(xs, jax.Array):
-        array = xs
+    dtype = jnp.result_type(float)
+    if not isinstance(xs, jax.Array):
+        return jnp.asarray(as_numbers(name, xs, dtype))
+    _require_real(name, xs.dtype)
+    array = xs.astype(dtype)
+    if not isinstance(array, jax.core.Tracer):
+        with jax.ensure_compile_time_eval():  # inside a user's `jit`, a constant is still known
+            _require_no_infinity(name, xs, array)
+    return array
+
+
+def as_numbers(name: str, xs: Any, dtype: Any) -> np.ndarray:
+    """`xs` as a numpy array of `dtype`; None among numbers becomes NaN, infinities are refused."""
+    if xs is None:
+        raise TypeError(f"`{name}` must be an array of numbers; got `None`.")
+    try:
+        array = np.asarray(xs)
+    except ValueError:
+        raise TypeError(
+            f"`{name}` must be one array of numbers; got a {kind(xs)} whose parts differ in length."
+            " Pad sequences of different lengths to one and give `mask`."
+        ) from None
+    if array.dtype == object:
+        array = _without_none(name, xs, array)
+    _require_real(name, array.dtype)
+    if array.dtype.kind == "f" and array.dtype.itemsize > dtype.itemsize:
+        with np.errstate(over="ignore"):  # what overflows is refused below
+            cast = array.astype(dtype)
     else:
-        try:
-            array = np.asarray(xs)
-            if array.dtype == object:  # None among numbers
-                array = np.asarray(xs, dtype=float)
-        except (TypeError, ValueError) as error:
-            raise TypeError(
-                f"`{name}` must be an array of numbers; got {_kind(xs)} ({error})."
-                " Pad sequences of different lengths to one and give `mask`."
-            ) from None
-    if not (array.dtype == bool or jnp.issubdtype(array.dtype, jnp.number)) or jnp.issubdtype(
-        array.dtype, jnp.complexfloating
-    ):
-        raise TypeError(f"`{name}` must hold real numbers; got dtype {array.dtype}.")
-    if not isinstance(array, jax.core.Tracer) and bool(np.isinf(np.asarray(array)).any()):
-        raise ValueError(
-            f"`{name}` holds infinities. Mark unobserved elements with NaN, or remove the values."
-        )
-    return jnp.asarray(array, dtype=jnp.result_type(float))
+        cast = array.astype(dtype)
+    _require_no_infinity(name, array, cast)
+    return cast
+
+
+def as_booleans(
+    name: str, value: Any, shape: tuple[int, ...], hint: str
+) -> Bool[Array, "..."] | np.ndarray:
+    """`value` as booleans of exactly this shape."""
+    try:
+        array = value if isinstance(value, jax.Array) else np.asarray(value)
+    except ValueError:  # ragged
+        array = np.asarray(None)
+    if array.shape != shape or array.dtype != bool:
+        got = kind(value if array.dtype == object else array)
+        raise ValueError(f"`{name}` must be booleans of shape {shape}; got {got}. {hint}")
+    return array
 
 
 def require_step_mask(mask: Any, num_steps: int) -> Bool[Array, " time"]:
     """A boolean for each step; all True if there is none."""
     if mask is None:
         return jnp.ones((num_steps,), bool)
-    array = jnp.asarray(mask)
-    if array.shape != (num_steps,) or array.dtype != bool:
-        raise ValueError(
-            f"`mask` must be a boolean array of shape ({num_steps},), one for each step;"
-            f" got {array.dtype} {array.shape}. For single elements use NaN or `observed`."
-        )
-    return array
+    hint = "It has one for each step; for single elements use NaN or `observed`."
+    return jnp.asarray(as_booleans("mask", mask, (num_steps,), hint))
 
 
-def require_key(key: Any) -> None:
-    """A typed random key."""
-    if not (isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)):
-        raise TypeError(f"`key` must be a random key, `jax.random.key(seed)`; got {_kind(key)}.")
-    if key.shape != ():
+def require_complete(name: str, xs: Float[Array, "..."]) -> None:
+    """No missing element, as far as that can be seen from here."""
+    if isinstance(xs, jax.core.Tracer):
+        return
+    with jax.ensure_compile_time_eval():  # inside a user's `jit`, a constant is still known
+        is_incomplete = bool(jnp.isnan(xs).any())
+    if is_incomplete:
         raise ValueError(
-            f"`key` must be a single key; got shape {key.shape}. For a batch, vmap over keys."
+            f"`complete` promises that nothing is missing, but `{name}` holds NaN."
+            " Give `complete=False`, and fill padded steps with any number."
         )
 
 
-def observation_shape(model: AbstractModel) -> tuple[int, ...]:
-    """The shape of one observation."""
+def tree_difference(wanted: Any, got: Any) -> str | None:
+    """Where two trees of arrays differ in structure, shape or dtype, in words; else None."""
+    left = {_path(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(wanted)}
+    right = {_path(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(got)}
+    missing = [path for path in left if path not in right]
+    extra = [path for path in right if path not in left]
+    if missing or extra:
+        texts = [f"no {path}" for path in missing[:1]] + [f"an extra {path}" for path in extra[:1]]
+        return "got " + " and ".join(texts)
+    if jax.tree.structure(wanted) != jax.tree.structure(got):
+        return f"got {jax.tree.structure(got)}, wanted {jax.tree.structure(wanted)}"
+    for path, old in left.items():
+        new = right[path]
+        if not hasattr(new, "dtype") or (old.shape, old.dtype) != (new.shape, new.dtype):
+            text = f"{new.dtype}{list(new.shape)}" if hasattr(new, "dtype") else kind(new)
+            return f"got {path} {text}, wanted {old.dtype}{list(old.shape)}"
+    return None
 
-    def emission() -> Any:
-        state = model.init(None)
-        return model.emission(state, mean(model.prior(state)))
 
-    return eqx.filter_eval_shape(emission).shape
+def first_line(error: Exception) -> str:
+    """The type and the first line of an exception, for the middle of a message."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0].rstrip('.')}" if lines else type(error).__name__
 
 
 def _shape_of(call: str, function: Any, *arguments: Any) -> Any:
@@ -138,8 +208,8 @@ def _shape_of(call: str, function: Any, *arguments: Any) -> Any:
         return eqx.filter_eval_shape(function, *arguments)
     except Exception as error:
         raise TypeError(
-            f"`{call}` failed when called with the shapes the other functions return:"
-            f" {type(error).__name__}: {error}"
+            f"`{call}` failed when called with the shapes the other functions return"
+            f" ({first_line(error)})."
         ) from error
 
 
@@ -148,26 +218,60 @@ def _require_distributions(call: str, tree: Any) -> None:
         if not is_distribution(leaf):
             raise TypeError(
                 f"`{call}` must return a distribution, e.g. `Normal(mean, log_var)`;"
-                f" got {_kind(leaf)}."
+                f" got {_described(leaf)}."
             )
 
 
-def _require_same_structure(name: str, before: Any, after: Any) -> None:
-    left, right = jax.tree.structure(before), jax.tree.structure(after)
-    if left != right:
-        raise TypeError(
-            f"`{name}.advance` must return a state of the structure that `init` returns;"
-            f" got {right}, wanted {left}."
-        )
-    for path, old in jax.tree_util.tree_leaves_with_path(before):
-        new = dict(jax.tree_util.tree_leaves_with_path(after))[path]
-        if (old.shape, old.dtype) != (new.shape, new.dtype):
+def _require_arrays(call: str, tree: Any) -> None:
+    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+        if not isinstance(leaf, jax.ShapeDtypeStruct):
             raise TypeError(
-                f"`{name}.advance` changes the state's `{jax.tree_util.keystr(path)}` from"
-                f" {old.dtype}{list(old.shape)} to {new.dtype}{list(new.shape)}; a state must keep"
-                " its shapes."
+                f"`{call}` must return arrays; got {kind(leaf)} for {_path(path)}."
+                " Wrap it: `jnp.asarray(...)`."
             )
 
 
-def _kind(value: Any) -> str:
-    return f"`{type(value).__name__}`"
+def _require_scalar(call: str, value: Any) -> None:
+    if getattr(value, "shape", None) != ():
+        raise TypeError(f"`{call}` must be one number; got {_described(value)}. Sum over elements.")
+
+
+def _without_none(name: str, xs: Any, array: np.ndarray) -> np.ndarray:
+    try:
+        if all(v is None or isinstance(v, numbers.Real | np.bool) for v in array.flat):
+            return array.astype(float)  # None becomes NaN
+        odd = next(v for v in array.flat if not isinstance(v, numbers.Real | None))
+        text = f"{kind(odd)} among them"
+    except OverflowError:
+        text = "one beyond the range of floats"
+    raise TypeError(f"`{name}` must be an array of numbers; got {kind(xs)} with {text}.")
+
+
+def _require_real(name: str, dtype: Any) -> None:
+    if dtype.kind in "fiub":  # the usual ones, quickly: a stream comes by here at each push
+        return
+    if not jnp.issubdtype(dtype, jnp.floating):
+        raise TypeError(
+            f"`{name}` must hold real numbers (float, int or bool); got dtype {dtype}."
+            " Convert it first."
+        )
+
+
+def _require_no_infinity(name: str, given: Any, cast: Any) -> None:
+    numpy = np if isinstance(cast, np.ndarray) else jnp  # where the numbers are
+    if numpy.isinf(cast).any():
+        largest = jnp.finfo(cast.dtype).max
+        what = "infinities" if numpy.isinf(given).any() else f"values beyond {largest:.3g}"
+        raise ValueError(
+            f"`{name}` holds {what}; numbers must be finite. NaN marks an unobserved element."
+        )
+
+
+def _described(value: Any) -> str:
+    if isinstance(value, jax.ShapeDtypeStruct):
+        return f"an array `{value.dtype}{list(value.shape)}`"
+    return kind(value)
+
+
+def _path(path: Any) -> str:
+    return f"`{jax.tree_util.keystr(path).lstrip('.')}`" if path else "array"

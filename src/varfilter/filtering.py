@@ -7,14 +7,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from varfilter._tree import select
-from varfilter.contracts import (
-    require_fitting,
-    require_key,
-    require_observations,
-    require_step_mask,
-)
+from varfilter._arguments import kind, require_key, require_weight
+from varfilter._tree import select, strong
+from varfilter.contracts import require_observations, require_step_mask, tree_difference
 from varfilter.filters.base import AbstractFilter, Carry, Filtered
+from varfilter.filters.contract import carry_shapes, require_fitting
 from varfilter.model import AbstractModel
 from varfilter.observation import Observation, embed_ahead
 
@@ -34,7 +31,7 @@ def start(filter: AbstractFilter, model: AbstractModel, x0: Any = None) -> Belie
     require_fitting(filter, model)
     if x0 is not None:
         x0 = require_observations("x0", x0, model, has_time=False)
-    return Belief(filter.init(model, x0), jnp.zeros((), jnp.int32))
+    return Belief(strong(filter.init(model, x0)), jnp.zeros((), jnp.int32))
 
 
 def step(
@@ -52,8 +49,11 @@ def step(
     sequence; step t draws from `fold_in(key, t)`, so that a
     stream and a scan draw the same numbers.
     """
+    require_fitting(filter, model)
+    require_key(key)
+    require_belief(filter, model, belief)
     x = require_observations("x", x, model, has_time=False)
-    return _step(filter, model, belief, x, key, kl_weight)
+    return _step(filter, model, belief, x, key, require_weight("kl_weight", kl_weight))
 
 
 def run(
@@ -81,14 +81,31 @@ def run(
 
     Vmap it over sequences (with one key each) for a batch.
     """
-    xs = require_observations("xs", xs, model, observed=observed)
-    mask = require_step_mask(mask, xs.shape[0])
+    require_fitting(filter, model)
     require_key(key)
+    xs = require_observations("xs", xs, model, observed=observed, complete=complete)
+    mask = require_step_mask(mask, xs.shape[0])
     if belief is None:
         belief = start(filter, model, x0)
     elif x0 is not None:
         raise ValueError("`x0` starts a new belief and `belief` continues one: give only one.")
-    return _run(filter, model, belief, xs, mask, key, kl_weight, complete)
+    else:
+        require_belief(filter, model, belief)
+    weight = require_weight("kl_weight", kl_weight)
+    return _run(filter, model, belief, xs, mask, key, weight, complete)
+
+
+def require_belief(filter: AbstractFilter, model: AbstractModel, belief: Any) -> None:
+    """A belief that this filter could have left with this model."""
+    if not isinstance(belief, Belief):
+        raise TypeError(
+            f"`belief` must be a `Belief`, from `start` or an earlier `run`; got {kind(belief)}."
+        )
+    if difference := tree_difference(carry_shapes(filter, model), belief.carry):
+        raise ValueError(
+            f"`belief` was made by another filter or model: {difference}."
+            " Continue with those it came from, or `start` a new one."
+        )
 
 
 def _step(

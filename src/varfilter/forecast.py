@@ -6,13 +6,15 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from varfilter import distributions
-from varfilter.contracts import require_fitting, require_key, require_model, require_observations
-from varfilter.filtering import Belief
+from varfilter._arguments import require_key, require_positive
+from varfilter.contracts import require_model, require_observations
+from varfilter.filtering import Belief, require_belief
 from varfilter.filters.base import AbstractFilter
-from varfilter.inference.base import require_positive
+from varfilter.filters.contract import require_fitting
 from varfilter.model import AbstractModel, Latent, State
 from varfilter.observation import condition
 
@@ -43,12 +45,10 @@ def forecast(
     """Simulate `num_samples` futures of `horizon` steps from the filter's belief."""
     require_fitting(filter, model)
     require_key(key)
-    require_positive("horizon", horizon)
-    require_positive("num_samples", num_samples)
-    if not levels or not all(0.0 < level < 1.0 for level in levels):
-        raise ValueError(f"`levels` must be probabilities inside (0, 1); got {tuple(levels)}.")
-    levels = tuple(float(level) for level in levels)
-    return _forecast(filter, model, belief, key, horizon, num_samples, levels)
+    require_belief(filter, model, belief)
+    horizon = require_positive("horizon", horizon)
+    num_samples = require_positive("num_samples", num_samples)
+    return _forecast(filter, model, belief, key, horizon, num_samples, _require_levels(levels))
 
 
 def generate(
@@ -57,10 +57,22 @@ def generate(
     """(xs, zs): one sequence simulated from the model itself."""
     require_model(model)
     require_key(key)
-    require_positive("num_steps", num_steps)
+    num_steps = require_positive("num_steps", num_steps)
     if x0 is not None:
         x0 = require_observations("x0", x0, model, has_time=False)
     return _generate(model, x0, key, num_steps)
+
+
+def _require_levels(levels: Any) -> tuple[float, ...]:
+    try:
+        values = np.atleast_1d(np.asarray(levels, dtype=float))
+    except (TypeError, ValueError):
+        values = np.zeros((0,))
+    if values.ndim != 1 or values.size == 0 or not ((values > 0) & (values < 1)).all():
+        raise ValueError(
+            f"`levels` must be probabilities inside (0, 1), e.g. (0.05, 0.5, 0.95); got {levels}."
+        )
+    return tuple(values.tolist())
 
 
 @eqx.filter_jit

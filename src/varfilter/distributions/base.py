@@ -6,6 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 
@@ -49,6 +50,32 @@ def observed(x: Float[Array, " *event"]) -> Bool[Array, " *event"]:
 def fill(x: Float[Array, " *event"], value: Float[Array, " *event"]) -> Float[Array, " *event"]:
     """`x` with its unobserved elements taken from `value`."""
     return jnp.where(observed(x), x, value)
+
+
+def parameter(value: Any) -> Float[Array, "..."]:
+    """`value` as an array of floats: the type of every unconstrained parameter."""
+    array = jnp.asarray(value)
+    if jnp.issubdtype(array.dtype, jnp.complexfloating):
+        raise TypeError(f"A distribution's parameters must be real; got dtype {array.dtype}.")
+    is_float = jnp.issubdtype(array.dtype, jnp.floating)
+    return array if is_float else array.astype(jnp.result_type(float))
+
+
+def require_shape(name: str, value: Array, shape: tuple[int, ...], fix: str) -> None:
+    """A parameter that goes with `mean`."""
+    if value.shape != shape:
+        raise ValueError(
+            f"`{name}` must have shape {shape} to go with `mean`; got {value.shape}. {fix}"
+        )
+
+
+def require_width(width: Any) -> None:
+    """The width of a quantised distribution's window."""
+    if not isinstance(width, float | int | np.number) or not 0 < width < float("inf"):
+        raise ValueError(
+            f"`width` must be positive and finite; got {width!r}. It is the distance of two"
+            " neighbouring levels of the data, e.g. 1 / 255 for 8-bit images in [0, 1]."
+        )
 
 
 # Below, `tree` is one distribution or any pytree of them (a hierarchy of latents).

@@ -5,13 +5,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from varfilter.distributions.base import AbstractDistribution, fill, observed
+from varfilter.distributions.base import AbstractDistribution, fill, observed, parameter
 
 
 class Bernoulli(AbstractDistribution):
     """P(x = 1) = sigmoid(logits), independent over elements."""
 
-    logits: Float[Array, " *event"] = eqx.field(converter=jnp.asarray)
+    logits: Float[Array, " *event"] = eqx.field(converter=parameter)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -44,6 +44,6 @@ class Bernoulli(AbstractDistribution):
         For x = 1 it is 1 / p = 1 + exp(-logit); for x = 0 it is -(1 + exp(logit)).
         """
         logits = jnp.clip(self.logits, -10.0, 10.0)
-        x = fill(x, jax.nn.sigmoid(logits))
-        value = x * (1.0 + jnp.exp(-logits)) - (1.0 - x) * (1.0 + jnp.exp(logits))
-        return value
+        there = fill(x, jnp.zeros_like(logits))
+        value = there * (1.0 + jnp.exp(-logits)) - (1.0 - there) * (1.0 + jnp.exp(logits))
+        return jnp.where(observed(x), value, 0.0)

@@ -5,7 +5,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from varfilter.distributions.base import AbstractDistribution, fill, observed
+from varfilter.distributions.base import (
+    AbstractDistribution,
+    fill,
+    observed,
+    parameter,
+    require_shape,
+)
 from varfilter.distributions.normal import LOG_2PI, Normal
 
 
@@ -16,8 +22,12 @@ class Gaussian(AbstractDistribution):
     and what lies above the diagonal is ignored.
     """
 
-    mean: Float[Array, " size"] = eqx.field(converter=jnp.asarray)
-    factor: Float[Array, "size size"] = eqx.field(converter=jnp.asarray)
+    mean: Float[Array, " size"] = eqx.field(converter=parameter)
+    factor: Float[Array, "size size"] = eqx.field(converter=parameter)
+
+    def __check_init__(self):
+        shape = (*self.mean.shape, *self.mean.shape[-1:])
+        require_shape("factor", self.factor, shape, "It is a square matrix.")
 
     @staticmethod
     def from_cholesky(

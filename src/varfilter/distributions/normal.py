@@ -6,7 +6,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from varfilter.distributions.base import AbstractDistribution, fill, observed
+from varfilter.distributions.base import (
+    AbstractDistribution,
+    fill,
+    observed,
+    parameter,
+    require_shape,
+)
 
 LOG_2PI = float(np.log(2 * np.pi))
 
@@ -17,8 +23,12 @@ class Normal(AbstractDistribution):
     `log_var` is the log-variance l of the paper, so std = exp(l / 2).
     """
 
-    mean: Float[Array, " *event"] = eqx.field(converter=jnp.asarray)
-    log_var: Float[Array, " *event"] = eqx.field(converter=jnp.asarray)
+    mean: Float[Array, " *event"] = eqx.field(converter=parameter)
+    log_var: Float[Array, " *event"] = eqx.field(converter=parameter)
+
+    def __check_init__(self):
+        fix = "Spread one number over all elements with `jnp.full_like(mean, ...)`."
+        require_shape("log_var", self.log_var, self.mean.shape, fix)
 
     @property
     def shape(self) -> tuple[int, ...]:

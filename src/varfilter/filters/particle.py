@@ -6,11 +6,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from varfilter import distributions
+from varfilter._arguments import kind, require_fraction, require_positive
 from varfilter._tree import select
 from varfilter.distributions import Mixture, Particles
 from varfilter.filters.base import AbstractFilter, Filtered
 from varfilter.filters.resampling import systematic
-from varfilter.inference.base import AbstractInference, Memory, require_positive
+from varfilter.inference.base import AbstractInference, Memory
 from varfilter.model import AbstractModel, State, prediction
 from varfilter.observation import Observation, condition, observe
 
@@ -52,17 +53,17 @@ class ParticleFilter(AbstractFilter):
     ):
         if not isinstance(inference, AbstractInference):
             raise TypeError(
-                f"`inference` must be an inference method; got {type(inference).__name__}."
+                f"`inference` must be an inference method; got {kind(inference)}."
                 " For example `ParticleFilter(Prior(), 100)`, the bootstrap filter."
             )
         self.inference = inference
         self.num_particles = require_positive("num_particles", num_particles)
-        if not 0.0 <= resample_below <= 1.0:
-            raise ValueError(
-                f"`resample_below` must lie in [0, 1]; got {resample_below}. It is the effective"
-                " sample size, as a fraction of `num_particles`, below which to resample."
-            )
-        self.resample_below = float(resample_below)
+        self.resample_below = require_fraction(
+            "resample_below",
+            resample_below,
+            "It is the effective sample size, as a fraction of `num_particles`, below which to"
+            " resample.",
+        )
 
     def init(
         self, model: AbstractModel, x0: Float[Array, " *event"] | None = None
@@ -137,7 +138,9 @@ class ParticleFilter(AbstractFilter):
         return jax.tree.map(lambda leaf: leaf[index], carry.states)
 
     def _equal_weights(self) -> Float[Array, " num_particles"]:
-        return jnp.full((self.num_particles,), -jnp.log(float(self.num_particles)))
+        # With a dtype: a weakly typed carry would make a stream compile its step twice.
+        log_weight = -jnp.log(jnp.asarray(self.num_particles, jnp.result_type(float)))
+        return jnp.full((self.num_particles,), log_weight)
 
 
 def _mixture(components, log_weights):

@@ -7,9 +7,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from varfilter._arguments import kind, require_positive
 from varfilter._tree import select
 from varfilter.filters.base import AbstractFilter, Filtered
-from varfilter.inference.base import AbstractInference, Inferred, Memory, require_positive
+from varfilter.inference.base import AbstractInference, Inferred, Memory
 from varfilter.model import AbstractModel, Latent, State, prediction
 from varfilter.objective import FreeEnergy, free_energy
 from varfilter.observation import Observation, condition, observe
@@ -56,7 +57,7 @@ class VariationalFilter(AbstractFilter):
     def __init__(self, inference: AbstractInference, *, num_samples: int = 1):
         if not isinstance(inference, AbstractInference):
             raise TypeError(
-                f"`inference` must be an inference method; got {type(inference).__name__}."
+                f"`inference` must be an inference method; got {kind(inference)}."
                 " For example `VariationalFilter(Iterative(model, key=key))`."
             )
         self.inference = inference

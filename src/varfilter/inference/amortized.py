@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from varfilter._arguments import kind, require_all_positive, require_key
 from varfilter._tree import flat, flat_size
 from varfilter.distributions import stabilised
 from varfilter.inference.base import AbstractInference, Inferred, Memory
@@ -27,6 +28,13 @@ class Amortized(AbstractInference):
     """
 
     network: Callable[[State, Observation], Any]
+
+    def __check_init__(self):
+        if isinstance(self.network, type) or not callable(self.network):
+            raise TypeError(
+                f"`network` must map (state, observation) to q; got {kind(self.network)}."
+                " For example `MLPPosterior(model, key=key)`."
+            )
 
     def infer(
         self,
@@ -57,6 +65,8 @@ class MLPPosterior(eqx.Module):
         num_layers: int = 2,
         key: PRNGKeyArray,
     ):
+        require_all_positive(hidden_size=hidden_size, num_layers=num_layers)
+        require_key(key)
         shapes = Shapes(model)
         key_trunk, key_out = jax.random.split(key)
         in_size = shapes.observation_size + flat_size(shapes.state)

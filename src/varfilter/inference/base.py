@@ -54,10 +54,3 @@ class AbstractInference(eqx.Module):
     def revise(self, record: Any, observation: Observation) -> Any:
         """The posterior after one recorded iteration, as a function of this method's parameters."""
         raise TypeError(f"`{type(self).__name__}` has no iterations of its own to learn from.")
-
-
-def require_positive(name: str, value: int) -> int:
-    """`value` if it is a positive whole number, else an error that names the argument."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"`{name}` must be a whole number, at least 1; got {value!r}.")
-    return value

@@ -8,10 +8,11 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from varfilter._arguments import require_optimizer, require_positive
 from varfilter._optax import descend
 from varfilter._tree import detach
 from varfilter.distributions import stabilised
-from varfilter.inference.base import AbstractInference, Inferred, Memory, require_positive
+from varfilter.inference.base import AbstractInference, Inferred, Memory
 from varfilter.inference.signal import free_energy_gradient
 from varfilter.model import AbstractModel, State
 from varfilter.observation import Observation
@@ -36,11 +37,12 @@ class GradientDescent(AbstractInference):
         num_iterations: int = 20,
         num_samples: int = 1,
     ):
-        if optimizer is None:
-            optimizer = optax.adam(optax.cosine_decay_schedule(0.2, num_iterations))
-        self.optimizer = optimizer
         self.num_iterations = require_positive("num_iterations", num_iterations)
         self.num_samples = require_positive("num_samples", num_samples)
+        if optimizer is None:
+            optimizer = optax.adam(optax.cosine_decay_schedule(0.2, self.num_iterations))
+        require_optimizer("optimizer", optimizer)
+        self.optimizer = optimizer
 
     def infer(
         self,

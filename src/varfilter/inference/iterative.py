@@ -9,8 +9,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from varfilter._arguments import kind, require_all_positive, require_key, require_positive
 from varfilter._tree import detach, flat_size
-from varfilter.inference.base import AbstractInference, Inferred, Memory, require_positive
+from varfilter.inference.base import AbstractInference, Inferred, Memory
 from varfilter.inference.shapes import Shapes
 from varfilter.inference.signal import Gradients
 from varfilter.inference.update import Highway, LayerNorm
@@ -67,8 +68,9 @@ class Iterative(AbstractInference):
         self.encode_observation = encode_observation
         self.num_iterations = require_positive("num_iterations", num_iterations)
         self.num_samples = require_positive("num_samples", num_samples)
-        require_positive("hidden_size", hidden_size)
-        require_positive("num_layers", num_layers)
+        require_all_positive(hidden_size=hidden_size, num_layers=num_layers)
+        require_key(key)
+        _require_parts(self.signal, self.normalize, update)
 
         shapes = Shapes(model)
         in_size = self._signal_size(model, shapes) + shapes.parameter_size
@@ -134,3 +136,21 @@ class Iterative(AbstractInference):
         x = jax.ShapeDtypeStruct(shapes.observation_shape, jnp.result_type(float))
         key = jax.eval_shape(lambda: jax.random.key(0))
         return flat_size(eqx.filter_eval_shape(first_signal, shapes.state, shapes.prior, x, key))
+
+
+def _require_parts(signal: Any, normalize: Any, update: Any) -> None:
+    """Instances for `signal` and `normalize`, but a class for `update`: it is built to fit here."""
+    if isinstance(signal, type) or not hasattr(signal, "is_gradient"):
+        raise TypeError(
+            f"`signal` must be `Gradients()` or `PrecisionWeightedErrors()`; got {kind(signal)}."
+        )
+    if isinstance(normalize, type) or not callable(normalize):
+        raise TypeError(
+            "`normalize` must be `LayerNorm()`, `SignedLog()` or a function;"
+            f" got {kind(normalize)}."
+        )
+    if isinstance(update, eqx.Module) or not callable(update):
+        raise TypeError(
+            "`update` must be a class, `Highway` or `LearnedStep`, or `MeanNormalized.of(...)` of"
+            f" one; got {kind(update)}."
+        )

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from varfilter._arguments import kind, require_key, require_positive
 from varfilter.inference.amortized import posterior_like
 from varfilter.inference.base import AbstractInference, Inferred, Memory
 from varfilter.inference.shapes import Shapes
@@ -39,6 +40,13 @@ class Recurrent(AbstractInference):
 
     network: RecurrentNetwork
 
+    def __check_init__(self):
+        if isinstance(self.network, type) or not isinstance(self.network, RecurrentNetwork):
+            raise TypeError(
+                "`network` must have `init()` and map (memory, state, observation) to (memory, q);"
+                f" got {kind(self.network)}. For example `LSTMPosterior(model, key=key)`."
+            )
+
     def init(self, model: AbstractModel) -> Memory:
         """The network's memory before the first step."""
         return self.network.init()
@@ -68,6 +76,8 @@ class LSTMPosterior(eqx.Module):
     like: Any = eqx.field(static=True)
 
     def __init__(self, model: AbstractModel, *, hidden_size: int = 256, key: PRNGKeyArray):
+        require_positive("hidden_size", hidden_size)
+        require_key(key)
         shapes = Shapes(model)
         key_cell, key_out = jax.random.split(key)
         self.cell = eqx.nn.LSTMCell(shapes.observation_size, hidden_size, key=key_cell)

@@ -1,12 +1,13 @@
 """What a model's five functions take and return, found without computing anything."""
 
+import math
 from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 
 from varfilter._tree import flat_size
+from varfilter.contracts import require_model
 from varfilter.distributions import mean
 from varfilter.model import AbstractModel
 
@@ -15,6 +16,8 @@ class Shapes:
     """The shapes of a model's state, prior and observation, for building networks to fit it."""
 
     def __init__(self, model: AbstractModel):
+        require_model(model)
+
         def first_step() -> Any:
             state = model.init(None)
             prior = model.prior(state)
@@ -22,7 +25,7 @@ class Shapes:
 
         self.state, self.prior, self.emission = eqx.filter_eval_shape(first_step)
         self.observation_shape: tuple[int, ...] = self.emission.shape
-        self.observation_size = int(jnp.prod(jnp.array(self.observation_shape, dtype=int)))
+        self.observation_size = math.prod(self.observation_shape)
         self.parameter_size = flat_size(self.prior)
 
     @property

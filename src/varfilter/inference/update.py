@@ -26,10 +26,13 @@ class LayerNorm(eqx.Module):
     def __call__(self, term: Float[Array, " size"]) -> Float[Array, " size"]:
         """The normalised term; zero for a term of one element."""
         centred = term - jnp.mean(term)
-        # The root is taken where its derivative is finite: a constant term has std 0.
         square = jnp.sum(centred**2) / max(term.size - 1, 1)
-        std = jnp.sqrt(jnp.where(square > 0, square, 1.0))
-        return jnp.where(square > 0, centred / (std + EPSILON), 0.0)
+        # The mean of equal numbers is off by a rounding: what varies less is constant, not
+        # noise to be blown up to order one. The root's derivative is finite where it is taken.
+        rounding = 4 * jnp.finfo(term.dtype).eps * jnp.max(jnp.abs(term), initial=0.0)
+        varies = square > rounding**2
+        std = jnp.sqrt(jnp.where(varies, square, 1.0))
+        return jnp.where(varies, centred / (std + EPSILON), 0.0)
 
 
 class SignedLog(eqx.Module):

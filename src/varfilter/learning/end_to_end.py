@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from varfilter._arguments import require_weight
 from varfilter.filtering import run
 from varfilter.filters.base import AbstractFilter, Filtered
 from varfilter.filters.variational import VariationalInfo
@@ -20,6 +21,7 @@ from varfilter.learning.state import (
     guarded_update,
     init_learning,
     masked_mean,
+    require_optimizers,
     require_sequences,
 )
 from varfilter.model import AbstractModel
@@ -44,6 +46,7 @@ class EndToEnd(eqx.Module):
         phi: optax.GradientTransformation | None,
         complete: bool = False,
     ):
+        require_optimizers(theta, phi)
         self.theta = theta
         self.phi = phi
         self.complete = complete
@@ -63,8 +66,8 @@ class EndToEnd(eqx.Module):
         kl_weight: float | Float[Array, ""] = 1.0,
     ) -> tuple[Learning, Metrics]:
         """One update of θ and φ on a batch (batch, time, *event)."""
-        batch = require_sequences(learning.model, xs, mask, x0, key)
-        return _update(self, learning, batch, key, jnp.asarray(kl_weight, batch.xs.dtype))
+        batch = require_sequences(learning, xs, mask, x0, key, complete=self.complete)
+        return _update(self, learning, batch, key, require_weight("kl_weight", kl_weight))
 
 
 @eqx.filter_jit

@@ -5,13 +5,22 @@ from typing import Any, TypeVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from varfilter._arguments import kind, require_key, require_optimizer
 from varfilter._optax import descend
-from varfilter._tree import all_finite, select
-from varfilter.contracts import as_observations, observation_shape, require_fitting, require_key
+from varfilter._tree import all_finite, select, strong
+from varfilter.contracts import (
+    as_booleans,
+    as_observations,
+    observation_shape,
+    require_complete,
+    tree_difference,
+)
 from varfilter.filters.base import AbstractFilter
+from varfilter.filters.contract import require_fitting
 from varfilter.model import AbstractModel
 
 Module = TypeVar("Module", bound=eqx.Module)
@@ -66,7 +75,7 @@ def init_learning(
 ) -> Learning:
     """Both modules with fresh optimizers."""
     require_fitting(filter, model)
-    filter.init(model)  # refuses pairs that do not fit
+    model, filter = strong((model, filter))
     zero = jnp.zeros((), jnp.int32)
     return Learning(
         model,
@@ -79,12 +88,25 @@ def init_learning(
     )
 
 
+def require_optimizers(
+    theta: optax.GradientTransformation | None, phi: optax.GradientTransformation | None
+) -> None:
+    """Optimizers of the model and of the inference."""
+    require_optimizer("theta", theta, without="to hold the model fixed")
+    require_optimizer("phi", phi, without="to hold the inference fixed")
+
+
 def require_sequences(
-    model: AbstractModel, xs: Any, mask: Any, x0: Any, key: PRNGKeyArray
+    learning: Any, xs: Any, mask: Any, x0: Any, key: PRNGKeyArray, *, complete: bool
 ) -> Sequences:
-    """A batch of sequences of the model's shape."""
+    """A batch of sequences of the shape of the model that is being learned."""
+    if not isinstance(learning, Learning):
+        raise TypeError(
+            f"`learning` must be a `Learning`, from `init` or an earlier `update`;"
+            f" got {kind(learning)}."
+        )
     require_key(key)
-    event = observation_shape(model)
+    event = observation_shape(learning.model)
     xs = as_observations("xs", xs)
     if xs.ndim != 2 + len(event) or xs.shape[2:] != event or 0 in xs.shape[:2]:
         wanted = ", ".join(map(str, ("batch", "time", *event)))
@@ -92,12 +114,11 @@ def require_sequences(
             f"`xs` must have shape ({wanted}), none of them empty; got {xs.shape}."
             " For one sequence, `xs[None]`."
         )
-    mask = jnp.ones(xs.shape[:2], bool) if mask is None else jnp.asarray(mask)
-    if mask.shape != xs.shape[:2] or mask.dtype != bool:
-        raise ValueError(
-            f"`mask` must be a boolean array of shape {xs.shape[:2]} (batch, time);"
-            f" got {mask.dtype} {mask.shape}."
-        )
+    hint = "It has one for each step of each sequence, (batch, time)."
+    mask = np.ones(xs.shape[:2], bool) if mask is None else mask
+    mask = jnp.asarray(as_booleans("mask", mask, xs.shape[:2], hint))
+    if complete:
+        require_complete("xs", xs)
     if x0 is not None:
         x0 = as_observations("x0", x0)
         if x0.shape != (xs.shape[0], *event):
@@ -120,6 +141,11 @@ def guarded_update(
     if optimizer is None:
         return module, optimizer_state, jnp.array(False)
     parameters = eqx.filter(module, eqx.is_inexact_array)
+    if difference := tree_difference(jax.eval_shape(optimizer.init, parameters), optimizer_state):
+        raise ValueError(
+            f"`learning` was begun with another optimizer: {difference} in its state."
+            " Update with the learner that began it, or `init` anew."
+        )
     step, next_state = descend(optimizer, gradient, optimizer_state, parameters)
     # A finite gradient can still overflow in the optimizer, so the step itself is checked too.
     good = all_finite(gradient) & all_finite(step)
@@ -149,8 +175,8 @@ def finish(
 
 def gradient_norm(gradient: Any) -> Float[Array, ""]:
     """The Euclidean norm over all parameters."""
-    leaves = jax.tree.leaves(gradient)
-    return optax.global_norm(gradient) if leaves else jnp.zeros(())
+    squares = [jnp.sum(leaf**2) for leaf in jax.tree.leaves(gradient)]
+    return jnp.sqrt(sum(squares, start=jnp.zeros(())))
 
 
 def masked_mean(values: Float[Array, "..."], weights: Bool[Array, "..."]) -> Float[Array, "..."]:

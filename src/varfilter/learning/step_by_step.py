@@ -17,6 +17,7 @@ from varfilter.learning.state import Sequences, masked_mean
 from varfilter.learning.time_parallel import Problem, inference_loss
 from varfilter.model import AbstractModel
 from varfilter.objective import free_energy
+from varfilter.observation import embed_ahead
 
 
 @eqx.filter_jit
@@ -26,8 +27,13 @@ def gradients(
     batch: Sequences,
     key: PRNGKeyArray,
     kl_weight: Float[Array, ""],
+    *,
+    complete: bool = False,
 ) -> tuple[Any, Any]:
-    """(dF/dθ, dF/dφ) of a batch, by back-propagation through the whole loop."""
+    """(dF/dθ, dF/dφ) of a batch, by back-propagation through the whole loop.
+
+    `complete` promises that nothing is missing: frames are then embedded at once, before the scan.
+    """
 
     def loss(modules: tuple[AbstractModel, VariationalFilter]) -> Float[Array, ""]:
         model, filter = modules
@@ -36,9 +42,9 @@ def gradients(
             def step(carry: tuple[VariationalCarry, Array], inputs: Any) -> Any:
                 (belief, t), (x, exists) = carry, inputs
                 # Inference is local: nothing flows back through how q_t was found.
-                frozen_model, frozen_filter, frozen = detach((model, filter, belief))
+                frozen_model, frozen_filter, frozen, frozen_x = detach((model, filter, belief, x))
                 trace = frozen_filter.trace(
-                    frozen_model, frozen, x, jax.random.fold_in(key, t), kl_weight=kl_weight
+                    frozen_model, frozen, frozen_x, jax.random.fold_in(key, t), kl_weight=kl_weight
                 )
                 q, z, seen = trace.posterior, trace.z, trace.observation
                 theta_loss = free_energy(
@@ -46,21 +52,23 @@ def gradients(
                     num_samples=filter.num_samples, kl_weight=kl_weight,
                 ).total  # fmt: skip
                 problem = Problem(
-                    seen.x, seen.filled, q, z, trace.inferred.record,
+                    frozen.state, seen.x, seen.filled, q, z, trace.inferred.record,
                     trace.key, exists, exists & seen.is_seen,
                 )  # fmt: skip
                 phi_loss = jnp.zeros(())
                 if problem.record is not None:
                     phi_loss = inference_loss(
-                        filter, frozen_model, problem, frozen.state, kl_weight
+                        filter, frozen_model, problem, frozen_model.prior(frozen.state), kl_weight
                     )
-                state = model.advance(belief.state, z, model.embed(seen.filled))
+                features = x.features if complete else model.embed(seen.filled)
+                state = model.advance(belief.state, z, features)
                 after = VariationalCarry(state, trace.inferred.memory)
                 outputs = (theta_loss, phi_loss, exists & seen.is_seen)
                 return select(exists, (after, t + 1), (belief, t)), outputs
 
             start = (filter.init(model, x0), jnp.zeros((), jnp.int32))
-            return jax.lax.scan(step, start, (xs, mask))[1]
+            inputs = embed_ahead(model, xs) if complete else xs
+            return jax.lax.scan(step, start, (inputs, mask))[1]
 
         keys = jax.random.split(key, batch.xs.shape[0])
         theta, phi, seen = jax.vmap(sequence)(batch.xs, batch.mask, batch.x0, keys)

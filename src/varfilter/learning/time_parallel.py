@@ -1,9 +1,9 @@
-"""Learning parallel over time: filter without a tape, replay, learn all steps at once.
+"""Learning parallel over time: filter without a tape, then learn all steps at once.
 
 AVF is local: q_t learns from F_t alone and the z_t passed on is cut from the graph. So the
-gradient of the step-by-step loop (`step_by_step.py`) splits into three parts that need no
-tape through the filter: memory does not grow with the iterations, and the networks see all
-steps and sequences in one large product instead of T small ones.
+gradient of the step-by-step loop (`step_by_step.py`) splits into three parts, none of which
+needs a tape through the filter: memory does not grow with the iterations, and the networks
+see all steps and sequences in one large product instead of T small ones.
 """
 
 from typing import Any
@@ -14,11 +14,13 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from varfilter._tree import detach, select
+from varfilter._arguments import require_positive, require_weight
+from varfilter._tree import select
 from varfilter.filtering import Belief
 from varfilter.filters.base import AbstractFilter
 from varfilter.filters.variational import VariationalFilter
-from varfilter.inference.base import AbstractInference, require_positive
+from varfilter.inference.base import AbstractInference
+from varfilter.learning.recurrence import Transition, recurrence_gradient
 from varfilter.learning.state import (
     Learning,
     Metrics,
@@ -28,11 +30,12 @@ from varfilter.learning.state import (
     guarded_update,
     init_learning,
     masked_mean,
+    require_optimizers,
     require_sequences,
 )
 from varfilter.model import AbstractModel, Latent, State
-from varfilter.objective import free_energy
-from varfilter.observation import Observation, condition, embed_ahead
+from varfilter.objective import FreeEnergy, free_energy
+from varfilter.observation import Observation, embed_ahead
 
 
 class TimeParallel(eqx.Module):
@@ -58,6 +61,7 @@ class TimeParallel(eqx.Module):
         num_phi_steps: int = 1,
         complete: bool = False,
     ):
+        require_optimizers(theta, phi)
         self.theta = theta
         self.phi = phi
         self.num_phi_steps = require_positive("num_phi_steps", num_phi_steps)
@@ -65,8 +69,9 @@ class TimeParallel(eqx.Module):
 
     def init(self, model: AbstractModel, filter: AbstractFilter) -> Learning:
         """Begin; refuses filters that are not local."""
+        learning = init_learning(model, filter, self.theta, self.phi)
         require_local(filter)
-        return init_learning(model, filter, self.theta, self.phi)
+        return learning
 
     def update(
         self,
@@ -79,13 +84,14 @@ class TimeParallel(eqx.Module):
         kl_weight: float | Float[Array, ""] = 1.0,
     ) -> tuple[Learning, Metrics]:
         """One update of θ and `num_phi_steps` of φ on a batch (batch, time, *event)."""
-        batch = require_sequences(learning.model, xs, mask, x0, key)
-        return _update(self, learning, batch, key, jnp.asarray(kl_weight, batch.xs.dtype))
+        batch = require_sequences(learning, xs, mask, x0, key, complete=self.complete)
+        return _update(self, learning, batch, key, require_weight("kl_weight", kl_weight))
 
 
 class Problem(eqx.Module):
     """One step of one sequence as the filter met it: all that learning it needs."""
 
+    state: State
     x: Float[Array, " *event"]
     filled: Float[Array, " *event"]
     posterior: Any
@@ -94,6 +100,13 @@ class Problem(eqx.Module):
     key: PRNGKeyArray
     exists: Bool[Array, ""]
     is_seen: Bool[Array, ""]
+
+
+class Scored(eqx.Module):
+    """What learning θ found on its way at each step: the prior of z_t, and F_t at the final q_t."""
+
+    prior: Any
+    free_energy: FreeEnergy
 
 
 def require_local(filter: AbstractFilter) -> VariationalFilter:
@@ -115,10 +128,10 @@ def _update(
     model = learning.model
     filter = require_local(learning.filter)
     key_filter, key_slices = jax.random.split(key)
-    problems, metrics = record_problems(
+    problems, free_energies = record_problems(
         model, filter, batch, key_filter, kl_weight, complete=learner.complete
     )
-    theta_gradient, states = theta_gradients(model, filter, batch.x0, problems, kl_weight)
+    theta_gradient, scored = theta_gradients(model, filter, batch.x0, problems, kl_weight)
     model_after, theta_state, skipped = guarded_update(
         learner.theta, learning.theta_state, model, theta_gradient
     )
@@ -127,7 +140,7 @@ def _update(
     phi_norm = jnp.zeros(())
     phi_state = learning.phi_state
     if learner.phi is not None and problems.record is not None:
-        slices = _random_slices((problems, states), learner.num_phi_steps, key_slices)
+        slices = _random_slices((problems, scored), learner.num_phi_steps, key_slices)
 
         def phi_step(carry: Any, piece: Any) -> Any:
             filter, phi_state = carry
@@ -145,8 +158,13 @@ def _update(
         filter, phi_state = eqx.combine(dynamic, static)
         phi_norm, num_skipped = jnp.mean(norms), num_skipped + jnp.sum(skips)
 
+    final = scored.free_energy
+    free_energies = jnp.concatenate([free_energies, final.total[..., None]], axis=-1)
     reported = Metrics(
-        **metrics,
+        free_energy=masked_mean(final.total, batch.mask),
+        reconstruction=masked_mean(final.reconstruction, batch.mask),
+        kl=masked_mean(final.kl, batch.mask),
+        free_energies=masked_mean(free_energies, batch.mask),
         theta_gradient_norm=gradient_norm(theta_gradient),
         phi_gradient_norm=phi_norm,
         num_skipped=num_skipped,
@@ -163,8 +181,11 @@ def record_problems(
     kl_weight: Array,
     *,
     complete: bool,
-) -> tuple[Problem, dict[str, Array]]:
-    """Part 1: filter without a tape; every field gets the axes (batch, time)."""
+) -> tuple[Problem, Float[Array, "batch time iterates"]]:
+    """Part 1: filter without a tape; every field gets the axes (batch, time).
+
+    Also returns F_t by iteration but for the last, which part 2 computes from the same draw.
+    """
 
     def sequence(xs: Array, mask: Array, x0: Array | None, key: PRNGKeyArray) -> Any:
         def step(belief: Belief, inputs: Any) -> Any:
@@ -174,22 +195,17 @@ def record_problems(
             after = Belief(filter.advance(model, belief.carry, trace), belief.t + 1)
             seen = trace.observation
             problem = Problem(
-                seen.x, seen.filled, trace.posterior, trace.z, trace.inferred.record,
-                trace.key, exists, exists & seen.is_seen,
+                belief.carry.state, seen.x, seen.filled, trace.posterior, trace.z,
+                trace.inferred.record, trace.key, exists, exists & seen.is_seen,
             )  # fmt: skip
-            values = trace.free_energy
-            parts = (values.total, values.reconstruction, values.kl, filter.free_energies(trace))
-            return select(exists, after, belief), (problem, parts)
+            return select(exists, after, belief), (problem, filter.free_energies(trace)[:-1])
 
         start = Belief(filter.init(model, x0), jnp.zeros((), jnp.int32))
         inputs = embed_ahead(model, xs) if complete else xs
         return jax.lax.scan(step, start, (inputs, mask))[1]
 
     keys = jax.random.split(key, batch.xs.shape[0])
-    problems, parts = jax.vmap(sequence)(batch.xs, batch.mask, batch.x0, keys)
-    names = ("free_energy", "reconstruction", "kl", "free_energies")
-    means = [masked_mean(part, batch.mask) for part in parts]
-    return problems, dict(zip(names, means, strict=True))
+    return jax.vmap(sequence)(batch.xs, batch.mask, batch.x0, keys)
 
 
 def theta_gradients(
@@ -198,43 +214,44 @@ def theta_gradients(
     x0: Float[Array, "batch *event"] | None,
     problems: Problem,
     kl_weight: Array,
-) -> tuple[Any, State]:
-    """Parts 2 and 3 for θ: replay the recurrence, then d/dθ of the mean F_t at the final q_t.
+) -> tuple[Any, Scored]:
+    """Part 2: d/dθ of the mean F_t at the final q_t, directly and through the recurrence."""
 
-    Also returns the model's state before each step, (batch, time, ...).
-    """
+    def loss(free: Any, fixed: Any) -> Any:
+        model, states = eqx.combine(free, fixed)
 
-    def loss(model: AbstractModel) -> Any:
-        states = jax.vmap(lambda x0, sequence: _replay(model, x0, sequence))(x0, problems)
-
-        def step_loss(problem: Problem, state: State) -> Float[Array, ""]:
-            return free_energy(
+        def step_loss(problem: Problem, state: State) -> Scored:
+            prior = model.prior(state)
+            return Scored(prior, free_energy(
                 problem.posterior, model, state, problem.x, problem.key,
-                num_samples=filter.num_samples, kl_weight=kl_weight,
-            ).total  # fmt: skip
+                prior=prior, num_samples=filter.num_samples, kl_weight=kl_weight,
+            ))  # fmt: skip
 
-        values = jax.vmap(jax.vmap(step_loss))(problems, states)
-        return masked_mean(values, problems.exists), states
+        scored = jax.vmap(jax.vmap(step_loss))(problems, states)
+        return masked_mean(scored.free_energy.total, problems.exists), scored
 
-    gradient, states = eqx.filter_grad(loss, has_aux=True)(model)
-    return gradient, detach(states)  # φ learns with the model fixed
+    free, fixed = eqx.partition((model, problems.state), eqx.is_inexact_array)
+    (direct, of_states), scored = jax.grad(loss, has_aux=True)(free, fixed)
+    transitions = Transition(problems.state, problems.z, problems.filled, problems.exists)
+    through_states = recurrence_gradient(model, x0, transitions, of_states)
+    return jax.tree.map(jnp.add, direct, through_states), scored
 
 
 def phi_gradients(
     filter: VariationalFilter,
     model: AbstractModel,
     problems: Problem,
-    states: State,
+    scored: Scored,
     kl_weight: Array,
 ) -> Any:
-    """Part 3 for φ: d/dφ of the mean over problems and iterations of F_t(revised q), θ fixed.
+    """Part 3: d/dφ of the mean over problems and iterations of F_t(revised q), θ fixed.
 
-    `problems` and `states` have one leading axis: steps of any sequences, in any order.
+    `problems` and `scored` have one leading axis: steps of any sequences, in any order.
     """
 
     def loss(filter: VariationalFilter) -> Float[Array, ""]:
-        each = jax.vmap(lambda p, s: inference_loss(filter, model, p, s, kl_weight))
-        return masked_mean(each(problems, states), problems.is_seen)
+        each = jax.vmap(lambda p, prior: inference_loss(filter, model, p, prior, kl_weight))
+        return masked_mean(each(problems, scored.prior), problems.is_seen)
 
     return eqx.filter_grad(loss)(filter)
 
@@ -243,7 +260,7 @@ def inference_loss(
     filter: VariationalFilter,
     model: AbstractModel,
     problem: Problem,
-    state: State,
+    prior: Any,
     kl_weight: Array,
 ) -> Float[Array, ""]:
     """The mean over iterations k of F_t(revise(q_k, signal_k)): what φ minimises at one step."""
@@ -255,23 +272,11 @@ def inference_loss(
     def iteration_loss(record: Any, index: Array) -> Float[Array, ""]:
         q = inference.revise(record, observation)
         return free_energy(
-            q, model, state, problem.x, jax.random.fold_in(problem.key, index),
-            num_samples=filter.num_samples, kl_weight=kl_weight,
+            q, model, problem.state, problem.x, jax.random.fold_in(problem.key, index),
+            prior=prior, num_samples=filter.num_samples, kl_weight=kl_weight,
         ).total  # fmt: skip
 
     return jnp.mean(jax.vmap(iteration_loss)(problem.record, jnp.arange(num_iterations)))
-
-
-def _replay(model: AbstractModel, x0: Array | None, problems: Problem) -> State:
-    """The states before each step of one sequence, from the recorded z_t and x_t."""
-    features = jax.vmap(model.embed)(problems.filled)
-
-    def step(state: State, inputs: Any) -> Any:
-        z, features, exists = inputs
-        return select(exists, model.advance(state, z, features), state), state
-
-    inputs = (problems.z, features, problems.exists)
-    return jax.lax.scan(step, model.init(condition(model, x0)), inputs)[1]
 
 
 def _random_slices(tree: Any, num_slices: int, key: PRNGKeyArray) -> Any:

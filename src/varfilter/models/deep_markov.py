@@ -8,8 +8,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from varfilter.distributions import Bernoulli, Normal
+from varfilter._arguments import require_all_positive, require_key
+from varfilter.distributions import Normal
 from varfilter.model import AbstractModel
+from varfilter.models.heads import NormalHead, as_shape
 from varfilter.nn import Dense, linear
 
 
@@ -45,40 +47,6 @@ class GatedTransition(eqx.Module):
         return Normal(g * n + (1.0 - g) * self.carry(z), log_var).stabilised()
 
 
-class NormalHead(eqx.Module):
-    """N(W h + b, exp(l)) with one learned log-variance for each element."""
-
-    mean: eqx.nn.Linear
-    log_var: Float[Array, " size"]
-    shape: tuple[int, ...] = eqx.field(static=True)
-
-    def __init__(self, hidden_size: int, shape: tuple[int, ...], *, key: PRNGKeyArray):
-        size = _size(shape)
-        self.mean = linear(hidden_size, size, key=key)
-        self.log_var = jnp.zeros((size,))
-        self.shape = shape
-
-    def __call__(self, hidden: Float[Array, " hidden"]) -> Normal:
-        """The distribution of x given the decoder's last layer."""
-        mean = self.mean(hidden).reshape(self.shape)
-        return Normal(mean, self.log_var.reshape(self.shape)).stabilised()
-
-
-class BernoulliHead(eqx.Module):
-    """P(x = 1) = sigmoid(W h + b)."""
-
-    logits: eqx.nn.Linear
-    shape: tuple[int, ...] = eqx.field(static=True)
-
-    def __init__(self, hidden_size: int, shape: tuple[int, ...], *, key: PRNGKeyArray):
-        self.logits = linear(hidden_size, _size(shape), key=key)
-        self.shape = shape
-
-    def __call__(self, hidden: Float[Array, " hidden"]) -> Bernoulli:
-        """The distribution of x given the decoder's last layer."""
-        return Bernoulli(self.logits(hidden).reshape(self.shape))
-
-
 class DeepMarkov(AbstractModel):
     """z_t ~ gated(z_{t-1});  x_t ~ head(decoder(z_t))   (Krishnan, Shalit, Sontag 2017).
 
@@ -100,11 +68,15 @@ class DeepMarkov(AbstractModel):
         head: Callable[..., Any] = NormalHead,
         key: PRNGKeyArray,
     ):
-        shape = (observation_shape,) if isinstance(observation_shape, int) else observation_shape
+        shape = as_shape(observation_shape)
+        require_all_positive(
+            latent_size=latent_size, hidden_size=hidden_size, num_layers=num_layers
+        )
+        require_key(key)
         key_transition, key_decoder, key_head = jax.random.split(key, 3)
         self.transition = GatedTransition(latent_size, hidden_size, key=key_transition)
         self.decoder = Dense(latent_size, hidden_size, num_layers, key=key_decoder)
-        self.head = head(hidden_size, tuple(shape), key=key_head)
+        self.head = head(hidden_size, shape, key=key_head)
         self.initial = Normal(jnp.zeros((latent_size,)), jnp.zeros((latent_size,)))
 
     def init(self, x0: Float[Array, " *event"] | None = None) -> Normal:
@@ -126,10 +98,3 @@ class DeepMarkov(AbstractModel):
     def advance(self, state: Normal, z: Float[Array, " latent"], features: None) -> Normal:
         """p(z_{t+1} | z_t)."""
         return self.transition(z)
-
-
-def _size(shape: tuple[int, ...]) -> int:
-    size = 1
-    for length in shape:
-        size *= length
-    return size

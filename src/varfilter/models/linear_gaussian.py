@@ -2,11 +2,12 @@
 
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
+from varfilter.contracts import as_observations
 from varfilter.distributions import Gaussian, fill, observed
 from varfilter.distributions.normal import LOG_2PI
 from varfilter.model import AbstractModel
@@ -77,27 +78,43 @@ def _gaussian(name: str, mean: Any, covariance: Any, zeros: Array) -> Gaussian:
     mean = zeros if mean is None else _array(bias, mean, (size,))
     covariance = _array(f"{name}_covariance", covariance, (size, size))
     cholesky = jnp.linalg.cholesky(covariance)
-    return Gaussian.from_cholesky(
-        mean.astype(zeros.dtype),
-        eqx.error_if(
-            cholesky.astype(zeros.dtype),
-            ~jnp.all(jnp.isfinite(cholesky)),
-            f"`{name}_covariance` must be symmetric positive definite: its Cholesky factor is not"
-            " finite. Add a small multiple of the identity if it is only semi-definite.",
-        ),
-    )
+    if not isinstance(covariance, jax.core.Tracer):  # traced values are the caller's to watch
+        _require_covariance(f"{name}_covariance", np.asarray(covariance))
+    return Gaussian.from_cholesky(mean, cholesky)
+
+
+def _require_covariance(name: str, covariance: np.ndarray) -> None:
+    # Half the digits: products such as A P A^T are symmetric only up to rounding.
+    allowed = np.sqrt(np.finfo(covariance.dtype).eps) * np.abs(covariance).max()
+    asymmetry = np.abs(covariance - covariance.T).max()
+    if asymmetry > allowed:
+        raise ValueError(
+            f"`{name}` must be symmetric; it differs from its transpose by up to {asymmetry:.3g}."
+            " Give (S + S.T) / 2."
+        )
+    try:
+        np.linalg.cholesky(covariance)
+    except np.linalg.LinAlgError:
+        smallest = np.linalg.eigvalsh(covariance).min()
+        raise ValueError(
+            f"`{name}` must be positive definite; its smallest eigenvalue is {smallest:.3g}."
+            " Add a small multiple of the identity if it is only semi-definite."
+        ) from None
 
 
 def _array(name: str, value: Any, shape: tuple[int | None, ...]) -> Array:
-    array = jnp.asarray(value, dtype=jnp.result_type(float))
+    array = as_observations(name, value)
+    if not isinstance(array, jax.core.Tracer) and np.isnan(np.asarray(array)).any():
+        raise ValueError(f"`{name}` holds NaN: a model's parameters must be finite.")
     fits = array.ndim == len(shape) and all(
-        want is None or got == want for got, want in zip(array.shape, shape, strict=True)
+        got == want or (want is None and got > 0)
+        for got, want in zip(array.shape, shape, strict=True)
     )
     if not fits:
-        wanted = "(" + ", ".join("any" if want is None else str(want) for want in shape) + ")"
         raise ValueError(
-            f"`{name}` must have shape {wanted}; got {array.shape}. `transition` is"
-            " (latent, latent), `loading` is (observed, latent), covariances are square."
+            f"`{name}` must have shape {str(shape).replace('None', 'any')}; got {array.shape}."
+            " `transition` is (latent, latent), `loading` is (observed, latent), covariances are"
+            " square."
         )
     return array
 

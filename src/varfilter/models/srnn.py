@@ -1,5 +1,6 @@
 """SRNN: a stochastic chain of latents on top of a deterministic recurrence over the data."""
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -7,8 +8,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from varfilter.distributions import Bernoulli, Normal
+from varfilter._arguments import require_all_positive, require_key
+from varfilter.distributions import Normal
 from varfilter.model import AbstractModel
+from varfilter.models.heads import BernoulliHead, as_shape, num_elements
 from varfilter.nn import LSTM, Dense, linear
 
 
@@ -21,9 +24,10 @@ class SRNNState(eqx.Module):
 
 
 class SRNN(AbstractModel):
-    """h_t = LSTM(x_{t-1}, h_{t-1});  z_t ~ N(prior[h_t, z_{t-1}]);  x_t ~ Bern(decoder[h_t, z_t]).
+    """h_t = LSTM(x_{t-1}, h_{t-1});  z_t ~ N(prior[h_t, z_{t-1}]);  x_t ~ head(decoder[h_t, z_t]).
 
-    The sizes of the paper's music experiments are the defaults (spec 4.1).
+    The defaults are the paper's model of music (spec 4.1). `head` maps the decoder's last
+    layer to the distribution of x_t: `BernoulliHead`, `NormalHead`, or your own.
     """
 
     lstm: LSTM
@@ -31,12 +35,12 @@ class SRNN(AbstractModel):
     prior_mean: eqx.nn.Linear
     prior_log_var: eqx.nn.Linear
     decoder: Dense
-    logits: eqx.nn.Linear
+    head: Any
     z0: Float[Array, " latent"]
 
     def __init__(
         self,
-        observation_size: int = 88,
+        observation_shape: tuple[int, ...] | int = 88,
         latent_size: int = 100,
         *,
         recurrent_size: int = 300,
@@ -44,11 +48,22 @@ class SRNN(AbstractModel):
         num_prior_layers: int = 1,
         decoder_size: int = 500,
         num_decoder_layers: int = 2,
+        head: Callable[..., Any] = BernoulliHead,
         key: PRNGKeyArray,
     ):
+        require_all_positive(
+            latent_size=latent_size,
+            recurrent_size=recurrent_size,
+            prior_size=prior_size,
+            num_prior_layers=num_prior_layers,
+            decoder_size=decoder_size,
+            num_decoder_layers=num_decoder_layers,
+        )
+        require_key(key)
         keys = jax.random.split(key, 6)
+        shape = as_shape(observation_shape)
         joint = recurrent_size + latent_size
-        self.lstm = LSTM(observation_size, recurrent_size, key=keys[0])
+        self.lstm = LSTM(num_elements(shape), recurrent_size, key=keys[0])
         self.prior_trunk = Dense(
             joint, prior_size, num_prior_layers, activation=clipped_leaky_relu, key=keys[1]
         )
@@ -57,19 +72,19 @@ class SRNN(AbstractModel):
         self.decoder = Dense(
             joint, decoder_size, num_decoder_layers, activation=clipped_leaky_relu, key=keys[4]
         )
-        self.logits = linear(decoder_size, observation_size, key=keys[5])
+        self.head = head(decoder_size, shape, key=keys[5])
         self.z0 = jnp.zeros((latent_size,))
 
-    def init(self, x0: Float[Array, " observed"] | None = None) -> SRNNState:
+    def init(self, x0: Float[Array, " *event"] | None = None) -> SRNNState:
         """The learned state, advanced by `x0` where there is one."""
         hidden = self.lstm.init()
         if x0 is not None:
-            hidden = self.lstm(self.lstm.project(x0), hidden)
+            hidden = self.lstm(self.embed(x0), hidden)
         return SRNNState(*hidden, self.z0)
 
-    def embed(self, x: Float[Array, " observed"]) -> Float[Array, " gates"]:
+    def embed(self, x: Float[Array, " *event"]) -> Float[Array, " gates"]:
         """The LSTM's input projection."""
-        return self.lstm.project(x)
+        return self.lstm.project(jnp.ravel(x))
 
     def prior(self, state: SRNNState) -> Normal:
         """p(z_t | z_{t-1}, x_<t)."""
@@ -78,7 +93,7 @@ class SRNN(AbstractModel):
 
     def emission(self, state: SRNNState, z: Float[Array, " latent"]) -> Any:
         """p(x_t | z_t, x_<t)."""
-        return Bernoulli(self.logits(self.decoder(jnp.concatenate([state.hidden, z]))))
+        return self.head(self.decoder(jnp.concatenate([state.hidden, z])))
 
     def advance(self, state: SRNNState, z: Array, features: Array) -> SRNNState:
         """Feed x_t to the LSTM; keep z_t."""

@@ -10,7 +10,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 def linear(in_size: int, out_size: int, *, gain: float = 1.0, key: PRNGKeyArray) -> eqx.nn.Linear:
     """W x + b with W ~ N(0, gain^2 * 2 / (in + out)) and b = 0."""
-    layer = eqx.nn.Linear(in_size, out_size, key=key)
+    # Its shapes alone: Equinox's own random numbers would be drawn (and compiled) for nothing.
+    layer = eqx.filter_eval_shape(eqx.nn.Linear, in_size, out_size, key=key)
     std = gain * (2.0 / (in_size + out_size)) ** 0.5
     weight = std * jax.random.normal(key, layer.weight.shape, layer.weight.dtype)
     return eqx.tree_at(

@@ -1,0 +1,83 @@
+"""Checks of single arguments: an error names the argument, what was got, and what to give."""
+
+import operator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+def require_positive(name: str, value: Any) -> int:
+    """`value` as an int if it is a positive whole number."""
+    try:
+        whole = operator.index(value)
+    except TypeError:
+        whole = 0
+    if isinstance(value, bool | np.bool) or whole < 1:
+        raise ValueError(f"`{name}` must be a whole number, at least 1; got {value!r}.")
+    return whole
+
+
+def require_all_positive(**values: Any) -> None:
+    """`require_positive` for each argument, by its name."""
+    for name, value in values.items():
+        require_positive(name, value)
+
+
+def require_fraction(name: str, value: Any, reason: str) -> float:
+    """`value` as a float if it lies in [0, 1]; `reason` says what it is a fraction of."""
+    if not isinstance(value, float | int | np.number) or not 0.0 <= value <= 1.0:
+        raise ValueError(f"`{name}` must lie in [0, 1]; got {value!r}. {reason}")
+    return float(value)
+
+
+def require_key(key: Any) -> None:
+    """A single typed random key."""
+    if not (isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)):
+        hint = " Old-style keys (`PRNGKey`) are plain numbers." if _is_old_key(key) else ""
+        raise TypeError(
+            f"`key` must be a random key, `jax.random.key(seed)`; got {kind(key)}.{hint}"
+        )
+    if key.shape != ():
+        raise ValueError(
+            f"`key` must be a single key; got shape {key.shape}. For a batch, vmap over keys."
+        )
+
+
+def require_optimizer(name: str, optimizer: Any, *, without: str | None = None) -> None:
+    """An optax optimizer; or None, where `without` says what None does."""
+    if without is not None and optimizer is None:
+        return
+    if not (hasattr(optimizer, "init") and hasattr(optimizer, "update")):
+        none = f", or None {without}" if without is not None else ""
+        raise TypeError(
+            f"`{name}` must be an optax optimizer, e.g. `optax.adam(1e-3)`{none};"
+            f" got {kind(optimizer)}."
+        )
+
+
+def require_weight(name: str, value: Any) -> jax.Array:
+    """`value` as a scalar array if it is one number, finite and not negative."""
+    if not isinstance(value, float | int | np.number | np.ndarray | jax.Array) or np.shape(value):
+        raise TypeError(f"`{name}` must be one number; got {kind(value)}.")
+    weight = jnp.asarray(value, dtype=jnp.result_type(float))
+    if not isinstance(weight, jax.core.Tracer) and not 0.0 <= float(weight) < np.inf:
+        raise ValueError(f"`{name}` must be finite and not negative; got {float(weight)}.")
+    return weight
+
+
+def kind(value: Any) -> str:
+    """What a value is, in few words, for an error message."""
+    if isinstance(value, type):
+        return f"the class `{value.__name__}` (an instance is needed)"
+    if isinstance(value, jax.Array | np.ndarray):
+        return f"an array `{value.dtype}{list(value.shape)}`"
+    if value is None or isinstance(value, bool | int | float | complex | str):
+        text = repr(value)
+        return f"`{text if len(text) <= 40 else text[:37] + '...'}`"
+    return f"`{type(value).__name__}`"
+
+
+def _is_old_key(key: Any) -> bool:
+    return isinstance(key, jax.Array | np.ndarray) and key.dtype == np.uint32

@@ -1,0 +1,144 @@
+"""The file of a saved stream: written whole or not at all, and checked when it is read."""
+
+import dataclasses
+import functools
+import hashlib
+import os
+import re
+import types
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from varfilter._arguments import kind
+
+FORMAT = "varfilter-stream"
+VERSION = "1"
+
+Arrays = dict[str, np.ndarray]
+
+
+def write(path: Any, arrays: Arrays, metadata: dict[str, str]) -> None:
+    """Put the arrays at `path`; a file that is there stays until the new one is complete."""
+    path = _as_path(path)
+    header = {"format": FORMAT, "version": VERSION, **metadata}
+    content = save(arrays, header | {"checksum": _checksum(arrays, metadata)})
+    partial = path.with_name(path.name + ".partial")
+    try:
+        try:
+            with open(partial, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())  # else a power cut could leave an empty file in its place
+            os.replace(partial, path)
+        finally:
+            partial.unlink(missing_ok=True)
+    except OSError as error:
+        raise type(error)(
+            f"`path`: cannot write {str(path)!r} ({error.strerror}). The stream itself goes on;"
+            " give a file name in a folder that exists and may be written to."
+        ) from None
+
+
+def read(path: Any) -> tuple[dict[str, str], Arrays]:
+    """(metadata, arrays) of a file that `write` wrote and nobody has touched."""
+    path = _as_path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"`path`: there is no file {str(path)!r}.")
+    try:
+        with safe_open(path, framework="numpy") as file:
+            metadata = file.metadata() or {}
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, TypeError) as error:
+        raise ValueError(
+            f"{str(path)!r} is not a saved stream, or is damaged ({error}). Restore another copy."
+        ) from None
+    if metadata.pop("format", None) != FORMAT:
+        raise ValueError(f"{str(path)!r} is a safetensors file, but not a saved `Stream`.")
+    if (version := metadata.pop("version", None)) != VERSION:
+        raise ValueError(
+            f"{str(path)!r} has version {version} of the stream format; this varfilter reads"
+            f" version {VERSION}. Update varfilter."
+        )
+    if metadata.pop("checksum", None) != _checksum(arrays, metadata):
+        raise ValueError(
+            f"{str(path)!r} is damaged: its contents do not match its checksum."
+            " Restore another copy."
+        )
+    return metadata, arrays
+
+
+def fingerprint(*modules: Any) -> str:
+    """A hash of the modules: classes, settings, and the value of each array.
+
+    It is the same in every process. Functions count by name and by what they close over, so
+    another learning rate inside an optimizer is another fingerprint; their code does not count.
+    """
+    digest = hashlib.sha256()
+    for module in modules:
+        _feed(digest, module, ())
+    return digest.hexdigest()
+
+
+def _feed(digest: Any, value: Any, above: tuple[int, ...]) -> None:
+    def say(*words: Any) -> None:
+        digest.update("\t".join(map(str, words)).encode() + b"\n")
+
+    def each(*values: Any) -> None:
+        for inner in values:
+            _feed(digest, inner, (*above, id(value)))
+
+    if id(value) in above:  # a function that closes over itself
+        say("cycle")
+    elif isinstance(value, jax.Array | np.ndarray):
+        is_key = jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
+        array = np.asarray(jax.random.key_data(value) if is_key else value)
+        say("array", value.dtype, array.shape)
+        digest.update(array.tobytes())
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        say("module", _name(type(value)))
+        for field in dataclasses.fields(value):
+            say(field.name)
+            each(getattr(value, field.name, None))
+    elif isinstance(value, dict):
+        say("dict", *map(repr, value))
+        each(*value.values())
+    elif isinstance(value, tuple | list):
+        say(_name(type(value)), len(value))
+        each(*value)
+    elif isinstance(value, functools.partial):
+        say("partial")
+        each(value.func, value.args, value.keywords)
+    elif isinstance(value, types.FunctionType):
+        say("function", _name(value))
+        each(*(_contents(cell) for cell in value.__closure__ or ()), value.__defaults__)
+    elif hasattr(value, "__wrapped__"):  # a compiled function
+        each(value.__wrapped__)
+    else:
+        say(_name(type(value)), re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value)))
+
+
+def _contents(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not yet filled
+        return None
+
+
+def _name(thing: Any) -> str:
+    return f"{thing.__module__}.{thing.__qualname__}"
+
+
+def _checksum(arrays: Arrays, metadata: dict[str, str]) -> str:
+    return fingerprint(dict(sorted(arrays.items())), dict(sorted(metadata.items())))
+
+
+def _as_path(path: Any) -> Path:
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"`path` must be a file name; got {kind(path)}.")
+    return Path(path)

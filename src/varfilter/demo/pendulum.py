@@ -1,0 +1,191 @@
+"""The second world: a pendulum in small noisy images, with a model learned from nothing."""
+
+import functools
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PRNGKeyArray
+from rich.progress import Progress
+
+from varfilter.data import pendulum_video
+from varfilter.data.simulated import bob
+from varfilter.demo.training import Score, Trained, adam, score, train
+from varfilter.filtering import run
+from varfilter.filters import ParticleFilter, VariationalFilter
+from varfilter.inference import Amortized, GradientDescent, Iterative, MLPPosterior, Prior
+from varfilter.learning import EndToEnd, TimeParallel
+from varfilter.models import SRNN, NormalHead
+from varfilter.stream import Stream
+
+IMAGE_SIZE, LATENT_SIZE, HIDDEN_SIZE = 16, 6, 64
+NUM_STEPS = 30
+NUM_TRAIN, NUM_TEST = 1024, 64
+NUM_UPDATES, BATCH_SIZE, NUM_PHI_STEPS = 600, 16, 6
+NUM_ANNEALING = 200
+SHOWN_STEPS = 60
+MIDDLE, HORIZON = 30, 10
+FAULT, FAULT_STEPS, FAULT_ANGLE = 45, 2, 1.6
+# The first steps are surprising because nothing is known yet, not because of a fault.
+BURN_IN = 5
+ALARM_QUANTILE = 0.999
+
+
+@dataclass(frozen=True)
+class Watched:
+    """One held-out film, filtered as a stream, with a fault in it."""
+
+    frames: np.ndarray
+    predictions: np.ndarray
+    updates: np.ndarray
+    future: np.ndarray
+    forecast_mean: np.ndarray
+    forecast_sample: np.ndarray
+    surprise: np.ndarray
+    alarm_level: float
+
+    @property
+    def alarms(self) -> list[int]:
+        """The steps whose surprise is above the alarm level."""
+        steps = np.flatnonzero(self.surprise > self.alarm_level)
+        return [int(t) for t in steps if t >= BURN_IN]
+
+    @property
+    def is_fault_found(self) -> bool:
+        """Whether the most surprising step (after the first few) is one of the fault's."""
+        peak = BURN_IN + int(np.argmax(self.surprise[BURN_IN:]))
+        return FAULT <= peak < FAULT + FAULT_STEPS and peak in self.alarms
+
+
+@dataclass(frozen=True)
+class PendulumResult:
+    """Scores by method, the two training runs, and the watched film."""
+
+    scores: dict[str, Score]
+    trained: dict[str, Trained]
+    watched: Watched
+
+
+def swing(key: PRNGKeyArray, progress: Progress) -> PendulumResult:
+    """Train model and inference from images alone; score; then watch a film with a fault."""
+    key_train, key_test, key_model, key_avf, key_amortized, key_rest = jax.random.split(key, 6)
+    key_fit, key_score, key_watch, key_film = jax.random.split(key_rest, 4)
+    train_set = pendulum_video(NUM_TRAIN, NUM_STEPS, key_train)
+    test_set = pendulum_video(NUM_TEST, NUM_STEPS, key_test)
+    # A model with a deterministic recurrence: what z_t is worth for later steps (here, the speed
+    # of the pendulum) is no part of F_t, so a local inference would not learn to store it there.
+    model = SRNN(
+        (IMAGE_SIZE, IMAGE_SIZE),
+        LATENT_SIZE,
+        recurrent_size=HIDDEN_SIZE,
+        prior_size=HIDDEN_SIZE,
+        decoder_size=HIDDEN_SIZE,
+        head=functools.partial(NormalHead, std=0.3),
+        key=key_model,
+    )
+    iterative = Iterative(
+        model, encode_observation=True, hidden_size=HIDDEN_SIZE, num_iterations=2, key=key_avf
+    )
+    amortized = Amortized(MLPPosterior(model, hidden_size=HIDDEN_SIZE, key=key_amortized))
+    trained = {
+        "avf": train(
+            "AVF on the pendulum",
+            TimeParallel(
+                theta=adam(3e-3, NUM_UPDATES),
+                phi=adam(3e-3, NUM_UPDATES * NUM_PHI_STEPS),
+                num_phi_steps=NUM_PHI_STEPS,
+            ),
+            model, VariationalFilter(iterative), train_set.videos, key_fit,
+            num_updates=NUM_UPDATES, batch_size=BATCH_SIZE, num_annealing=NUM_ANNEALING,
+            progress=progress,
+        ),
+        "amortized": train(
+            "the amortized baseline on the pendulum",
+            EndToEnd(theta=adam(3e-3, NUM_UPDATES), phi=adam(3e-3, NUM_UPDATES)),
+            model, VariationalFilter(amortized), train_set.videos, key_fit,
+            num_updates=NUM_UPDATES, batch_size=BATCH_SIZE, num_annealing=NUM_ANNEALING,
+            progress=progress,
+        ),
+    }  # fmt: skip
+    learned, avf = trained["avf"].model, trained["avf"].filter
+    assert isinstance(avf, VariationalFilter)
+    methods = {
+        "particles": ("AVF as proposal of 16 particles (FIVO)", ParticleFilter(avf.inference, 16)),
+        "avf": ("AVF, 2 iterations", avf),
+        "gradient": (
+            "gradient E-step, 50 iterations, AVF's model",
+            VariationalFilter(GradientDescent(num_iterations=50)),
+        ),
+        "amortized": ("amortized baseline, its own model", trained["amortized"].filter),
+        "prior": ("no inference (q = prior), AVF's model", VariationalFilter(Prior())),
+    }
+    scores = {
+        short: score(
+            name,
+            trained["amortized"].model if short == "amortized" else learned,
+            filter, test_set.videos, test_set.clean, key_score,
+            train_seconds=trained[short].seconds if short in trained else None,
+            progress=progress,
+        )
+        for short, (name, filter) in methods.items()
+    }  # fmt: skip
+    level = _alarm_level(learned, avf, test_set.videos, key_watch)
+    return PendulumResult(
+        scores, trained, _watch(learned, avf, key_film, key_watch, level, progress)
+    )
+
+
+def _alarm_level(model: SRNN, filter: VariationalFilter, xs: Array, key: PRNGKeyArray) -> float:
+    """The surprise that one step in a thousand of undisturbed films exceeds."""
+
+    @eqx.filter_jit
+    def surprises(xs: Array, key: PRNGKeyArray) -> Array:
+        keys = jax.random.split(key, xs.shape[0])
+        return jax.vmap(lambda x, k: run(filter, model, x, k)[1].surprise)(xs, keys)
+
+    return float(jnp.quantile(surprises(xs, key)[:, BURN_IN:], ALARM_QUANTILE))
+
+
+def _watch(
+    model: SRNN,
+    filter: VariationalFilter,
+    key_film: PRNGKeyArray,
+    key: PRNGKeyArray,
+    alarm_level: float,
+    progress: Progress,
+) -> Watched:
+    """Push a film frame by frame; in the middle, forecast."""
+    film = pendulum_video(1, SHOWN_STEPS, key_film)
+    # The fault: for two frames the camera shows the bob somewhere else; its noise and its lost
+    # pixels stay as they were, so that only the content of the image is wrong.
+    faulty = film.angles.at[0, FAULT : FAULT + FAULT_STEPS].add(FAULT_ANGLE)
+    shown = jax.vmap(lambda angle: bob(angle, IMAGE_SIZE))(faulty[0])
+    frames = np.asarray(film.videos[0] - film.clean[0] + shown)
+
+    task = progress.add_task("watch a film, frame by frame", total=SHOWN_STEPS)
+    stream = Stream(filter, model, key)
+    predictions, updates, surprise = [], [], []
+    forecast = None
+    reconstruct = eqx.filter_jit(lambda state, q: model.emission(state, q.mean).mean)
+    for t, frame in enumerate(frames):
+        if t == MIDDLE:
+            forecast = stream.forecast(HORIZON)
+        state = stream.belief.carry.state
+        filtered = stream.push(frame)
+        predictions.append(np.asarray(filtered.prediction.mean))
+        updates.append(np.asarray(reconstruct(state, filtered.posterior)))
+        surprise.append(float(filtered.surprise))
+        progress.advance(task)
+    assert forecast is not None
+    return Watched(
+        frames,
+        np.stack(predictions),
+        np.stack(updates),
+        np.asarray(film.clean[0, MIDDLE : MIDDLE + HORIZON]),
+        np.asarray(forecast.mean),
+        np.asarray(forecast.samples[0]),
+        np.array(surprise),
+        alarm_level,
+    )

@@ -1,0 +1,449 @@
+"""Every filter, inference and model keeps its contract, and the suite finds those that do not."""
+
+import functools
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import varfilter as vf
+from varfilter.models import BernoulliHead
+from varfilter.testing import ConformanceError, check_filter, check_inference, check_model
+
+KEY = jax.random.key(11)
+MODELS = ("linear-gaussian", "deep-markov", "deep-markov-bernoulli", "srnn")
+INFERENCES = (
+    "prior", "amortized", "recurrent", "highway", "errors", "learned-step", "gradient-descent",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quick_compilation():
+    # Nearly all the time of these tests goes into compiling programs that run once.
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
+
+
+@functools.cache
+def build_model(name: str) -> vf.AbstractModel:
+    if name == "linear-gaussian":
+        return vf.LinearGaussian(
+            transition=[[0.9, 0.1, 0.0], [-0.1, 0.8, 0.2], [0.0, 0.3, 0.5]],
+            process_covariance=[[0.5, 0.1, 0.0], [0.1, 0.4, 0.1], [0.0, 0.1, 0.6]],
+            loading=[[1.0, 0.5, -0.3], [0.2, -1.0, 0.7]],
+            noise_covariance=[[0.4, 0.1], [0.1, 0.3]],
+        )
+    if name == "srnn":
+        return vf.SRNN(
+            4, 3, recurrent_size=5, prior_size=6, decoder_size=6, num_decoder_layers=1, key=KEY
+        )
+    options = {"head": BernoulliHead} if name == "deep-markov-bernoulli" else {}
+    return vf.DeepMarkov(4, 3, hidden_size=6, num_layers=1, key=KEY, **options)
+
+
+@functools.cache
+def build_inference(name: str, model_name: str) -> vf.AbstractInference:
+    model = build_model(model_name)
+    small = {"hidden_size": 6, "num_layers": 1, "key": KEY}
+    if name == "prior":
+        return vf.Prior()
+    if name == "amortized":
+        return vf.Amortized(vf.MLPPosterior(model, **small))
+    if name == "recurrent":
+        return vf.Recurrent(vf.LSTMPosterior(model, hidden_size=6, key=KEY))
+    if name == "highway":
+        return vf.Iterative(model, num_iterations=2, **small)
+    if name == "errors":
+        signal = vf.PrecisionWeightedErrors()
+        return vf.Iterative(model, signal=signal, encode_observation=True, **small)
+    if name == "learned-step":
+        return vf.Iterative(model, update=vf.MeanNormalized.of(vf.LearnedStep), **small)
+    return vf.GradientDescent(num_iterations=3, num_samples=2)
+
+
+def names(results) -> list[str]:
+    return [result.check for result in results]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_models_conform(model):
+    results = check_model(build_model(model), KEY)
+    assert {"contract", "deterministic", "jit", "vmap", "missing-all", "gradient-z"} <= set(
+        names(results)
+    )
+    # The elements of an observation are independent in all of these, but for the full covariance.
+    assert ("missing-drops" in names(results)) == (model != "linear-gaussian")
+
+
+@pytest.mark.parametrize("inference", INFERENCES)
+@pytest.mark.parametrize("model", MODELS)
+def test_inferences_conform(inference, model):
+    results = check_inference(build_inference(inference, model), build_model(model), KEY)
+    assert ("gradient-phi" in names(results)) == (inference not in ("prior", "gradient-descent"))
+    assert ("revise" in names(results)) == (inference in ("highway", "errors", "learned-step"))
+
+
+@pytest.mark.parametrize("inference", INFERENCES)
+@pytest.mark.parametrize("model", MODELS)
+def test_variational_filters_conform(inference, model):
+    filter = vf.VariationalFilter(build_inference(inference, model))
+    assert "missing-all-posterior" in names(check_filter(filter, build_model(model), KEY))
+
+
+@pytest.mark.parametrize("inference", INFERENCES)
+@pytest.mark.parametrize("model", MODELS)
+def test_particle_filters_conform(inference, model):
+    filter = vf.ParticleFilter(build_inference(inference, model), 4)
+    assert "missing-all-bound" in names(check_filter(filter, build_model(model), KEY))
+
+
+@pytest.mark.parametrize(
+    "filter",
+    [vf.KalmanFilter(), vf.VariationalFilter(vf.Exact()), vf.ParticleFilter(vf.Exact(), 4)],
+    ids=["kalman", "exact", "optimal-particles"],
+)
+def test_exact_filters_conform(filter):
+    check_filter(filter, build_model("linear-gaussian"), KEY)
+
+
+# Below, modules that break their contract, each in one way.
+
+
+class Walk(vf.AbstractModel):
+    """z_t ~ N(a z_{t-1}, 1), x_t ~ N(c z_t, 1), two of each; the breaks below change one part."""
+
+    rate: jax.Array = eqx.field(converter=jnp.asarray, default=0.9)
+    gain: jax.Array = eqx.field(converter=jnp.asarray, default=1.5)
+
+    def init(self, x0=None):
+        return jnp.zeros(2)
+
+    def embed(self, x):
+        return x
+
+    def prior(self, state):
+        return vf.Normal(self.rate * state, jnp.zeros(2))
+
+    def emission(self, state, z):
+        return vf.Normal(self.gain * z, jnp.zeros(2))
+
+    def advance(self, state, z, features):
+        return z
+
+
+class NaNAsNumber(vf.AbstractDistribution):
+    """A unit Gaussian that forgets to look for missing elements, or takes them for zeros."""
+
+    mean: jax.Array
+    as_zero: bool = eqx.field(static=True)
+
+    @property
+    def variance(self):
+        return jnp.ones_like(self.mean)
+
+    @property
+    def shape(self):
+        return self.mean.shape
+
+    def sample(self, key):
+        return self.mean + jax.random.normal(key, self.shape)
+
+    def log_prob(self, x):
+        x = jnp.nan_to_num(x) if self.as_zero else x
+        return -0.5 * jnp.sum((x - self.mean) ** 2)
+
+
+class HalfCounted(NaNAsNumber):
+    """Nothing observed scores nothing, but a missing element costs as much as an observed one."""
+
+    def log_prob(self, x):
+        seen = ~jnp.isnan(x)
+        terms = (jnp.where(seen, x, 0.0) - self.mean) ** 2
+        return jnp.where(jnp.any(seen), -0.5 * jnp.sum(terms), 0.0)
+
+
+class HiddenRandomness(Walk):
+    def advance(self, state, z, features):
+        return z + float(np.random.default_rng().normal())
+
+
+class TimeVaryingShape(Walk):
+    def advance(self, state, z, features):
+        return jnp.concatenate([state, z])
+
+
+class IgnoresNaN(Walk):
+    def emission(self, state, z):
+        return NaNAsNumber(self.gain * z, as_zero=False)
+
+
+class ScoresMissing(Walk):
+    def emission(self, state, z):
+        return NaNAsNumber(self.gain * z, as_zero=True)
+
+
+class MiscountsMissing(Walk):
+    def emission(self, state, z):
+        return HalfCounted(self.gain * z, as_zero=True)
+
+
+class Explodes(Walk):
+    def advance(self, state, z, features):
+        return jnp.exp(1e3 * (1.0 + z**2))
+
+
+class GradientTrap(Walk):
+    def emission(self, state, z):
+        # 0 * inf: the root is not taken at 0, but its derivative is.
+        root = jnp.where(z > 1e9, jnp.sqrt(jnp.maximum(z - 1e9, 0.0)), z)
+        return vf.Normal(self.gain * root, jnp.zeros(2))
+
+
+class IgnoresLatent(Walk):
+    def emission(self, state, z):
+        return vf.Normal(self.gain * jnp.ones(2), jnp.zeros(2))
+
+    def advance(self, state, z, features):
+        return features
+
+
+class UnsafeWhere(NaNAsNumber):
+    """Right in value, but NaN in gradient: the square of NaN is masked after it was taken."""
+
+    def log_prob(self, x):
+        return -0.5 * jnp.sum(jnp.where(jnp.isnan(x), 0.0, (x - self.mean) ** 2))
+
+
+class MasksTooLate(Walk):
+    def emission(self, state, z):
+        return UnsafeWhere(self.gain * z, as_zero=False)
+
+
+class MixesBatch(Walk):
+    def embed(self, x):
+        # A callback that sees the whole batch and centres it.
+        shape = jax.ShapeDtypeStruct(x.shape, x.dtype)
+        return jax.pure_callback(
+            lambda v: (
+                (v - v.mean(axis=0, keepdims=v.ndim > 1)).astype(v.dtype) if v.ndim > 1 else v
+            ),
+            shape,
+            x,
+            vmap_method="broadcast_all",
+        )
+
+
+@pytest.mark.parametrize(
+    ("model", "check"),
+    [
+        (TimeVaryingShape, "contract"),
+        (Explodes, "state-finite"),
+        (HiddenRandomness, "deterministic"),
+        (MixesBatch, "vmap"),
+        (IgnoresNaN, "missing-all"),
+        (ScoresMissing, "missing-all"),
+        (MiscountsMissing, "missing-drops"),
+        (GradientTrap, "gradient-z"),
+        (IgnoresLatent, "gradient-z-nonzero"),
+        (MasksTooLate, "gradient-missing"),
+    ],
+)
+def test_broken_models_are_found(model, check):
+    with pytest.raises(ConformanceError, match=rf"^\[{check}\] `{model.__name__}`: got") as raised:
+        check_model(model(), KEY)
+    assert raised.value.check == check
+
+
+def test_a_sound_model_passes():
+    """The broken models differ from this one in one function each."""
+    assert len(check_model(Walk(), KEY)) > 15
+
+
+def test_own_observations_are_used():
+    xs = np.array([[0.5, -1.0], [np.nan, 2.0], [0.0, 0.0]])
+    assert check_model(Walk(), KEY, xs=xs)
+    # So far from what the model expects that its score overflows.
+    with pytest.raises(ConformanceError, match=r"^\[log-prob-finite\]"):
+        check_model(Walk(), KEY, xs=1e30 * xs)
+    with pytest.raises(ValueError, match="`xs` must have shape"):
+        check_inference(vf.Prior(), Walk(), KEY, xs=xs[:, :1])
+    with pytest.raises(ValueError, match="at least 2 steps"):
+        check_filter(vf.VariationalFilter(vf.Prior()), Walk(), KEY, xs=xs[:1])
+
+
+class AnotherFamily(vf.Prior):
+    def infer(self, model, state, memory, observation, key, *, kl_weight=1.0):
+        q = vf.Gaussian.from_normal(model.prior(state))
+        return vf.Inferred(q, memory, jnp.zeros((0,)))
+
+
+class GrowingMemory(vf.Prior):
+    def init(self, model):
+        return jnp.zeros(1)
+
+    def infer(self, model, state, memory, observation, key, *, kl_weight=1.0):
+        return vf.Inferred(model.prior(state), jnp.concatenate([memory, memory]), jnp.zeros((0,)))
+
+
+class ReadsRaw(vf.Prior):
+    def infer(self, model, state, memory, observation, key, *, kl_weight=1.0):
+        p = model.prior(state)
+        return vf.Inferred(vf.Normal(p.mean + observation.x, p.log_var), memory, jnp.zeros((0,)))
+
+
+class OwnRandomness(vf.Prior):
+    def infer(self, model, state, memory, observation, key, *, kl_weight=1.0):
+        p = model.prior(state)
+        shift = float(np.random.default_rng().normal())
+        return vf.Inferred(vf.Normal(p.mean + shift, p.log_var), memory, jnp.zeros((0,)))
+
+
+class Unlearnable(vf.Prior):
+    shift: jax.Array = eqx.field(converter=jnp.asarray, default=0.5)
+
+    def infer(self, model, state, memory, observation, key, *, kl_weight=1.0):
+        p = model.prior(state)
+        mean = p.mean + jax.lax.stop_gradient(self.shift)
+        return vf.Inferred(vf.Normal(mean, p.log_var), memory, jnp.zeros((0,)))
+
+
+class ForgetsRevise(vf.Prior):
+    """Records its input, but `revise` does not do what `infer` did with it."""
+
+    def infer(self, model, state, memory, observation, key, *, kl_weight=1.0):
+        p = model.prior(state)
+        record = jax.tree.map(lambda leaf: leaf[None], p)
+        return vf.Inferred(vf.Normal(p.mean + 1.0, p.log_var), memory, jnp.zeros((1,)), record)
+
+    def revise(self, record, observation):
+        return record
+
+
+@pytest.mark.parametrize(
+    ("inference", "check"),
+    [
+        (AnotherFamily, "posterior-structure"),
+        (GrowingMemory, "memory-structure"),
+        (OwnRandomness, "deterministic"),
+        (ReadsRaw, "missing-some"),
+        (ForgetsRevise, "revise"),
+        (Unlearnable, "gradient-phi-nonzero"),
+    ],
+)
+def test_broken_inferences_are_found(inference, check):
+    with pytest.raises(ConformanceError, match=rf"^\[{check}\] `{inference.__name__}`: got"):
+        check_inference(inference(), Walk(), KEY)
+
+
+def test_inference_must_be_one():
+    with pytest.raises(ConformanceError, match=r"^\[class\] `str`: got `str`"):
+        check_inference("prior", Walk(), KEY)
+
+
+class Wrapped(vf.AbstractFilter):
+    """A sound filter; the breaks below change one part of it."""
+
+    inner: vf.VariationalFilter = eqx.field(
+        default_factory=lambda: vf.VariationalFilter(vf.Prior())
+    )
+
+    def init(self, model, x0=None):
+        return self.inner.init(model, x0)
+
+    def step(self, model, carry, x, key, *, kl_weight=1.0):
+        return self.inner.step(model, carry, x, key, kl_weight=kl_weight)
+
+    def draw(self, model, carry, key):
+        return self.inner.draw(model, carry, key)
+
+
+class HiddenState(Wrapped):
+    """Counts its calls outside the carry, so that two compilations are two filters."""
+
+    calls: list = eqx.field(static=True, default_factory=list)
+
+    def step(self, model, carry, x, key, *, kl_weight=1.0):
+        self.calls.append(None)
+        carry, filtered = self.inner.step(model, carry, x, key, kl_weight=kl_weight)
+        bound = filtered.bound + float(len(self.calls))
+        return carry, eqx.tree_at(lambda f: f.bound, filtered, bound)
+
+
+class ChargesForNothing(Wrapped):
+    def step(self, model, carry, x, key, *, kl_weight=1.0):
+        carry, filtered = self.inner.step(model, carry, x, key, kl_weight=kl_weight)
+        return carry, eqx.tree_at(lambda f: f.bound, filtered, filtered.bound - 1.0)
+
+
+class ForgetsThePrior(Wrapped):
+    def step(self, model, carry, x, key, *, kl_weight=1.0):
+        carry, filtered = self.inner.step(model, carry, x, key, kl_weight=kl_weight)
+        wide = eqx.tree_at(lambda f: f.posterior.log_var, filtered, filtered.posterior.log_var + 1)
+        return carry, wide
+
+
+class WeaklyTyped(Wrapped):
+    """Starts from a Python number: the second step is compiled anew."""
+
+    def init(self, model, x0=None):
+        return self.inner.init(model, x0), jnp.asarray(0.0)
+
+    def step(self, model, carry, x, key, *, kl_weight=1.0):
+        inner, total = carry
+        inner, filtered = self.inner.step(model, inner, x, key, kl_weight=kl_weight)
+        return (inner, total + filtered.bound), filtered
+
+    def draw(self, model, carry, key):
+        return self.inner.draw(model, carry[0], key)
+
+
+class DrawsTheCarry(Wrapped):
+    def draw(self, model, carry, key):
+        return carry
+
+
+class ChangesTheCarry(Wrapped):
+    def step(self, model, carry, x, key, *, kl_weight=1.0):
+        carry, filtered = self.inner.step(model, carry, x, key, kl_weight=kl_weight)
+        return (carry, carry), filtered
+
+
+class KeepsTime(Wrapped):
+    """Reads the clock from the data, not from the carry: NaN poisons it."""
+
+    def init(self, model, x0=None):
+        return self.inner.init(model, x0), jnp.zeros((), jnp.result_type(float))
+
+    def step(self, model, carry, x, key, *, kl_weight=1.0):
+        inner, total = carry
+        inner, filtered = self.inner.step(model, inner, x, key, kl_weight=kl_weight)
+        return (inner, total + jnp.sum(x)), filtered
+
+    def draw(self, model, carry, key):
+        return self.inner.draw(model, carry[0], key)
+
+
+@pytest.mark.parametrize(
+    ("filter", "check"),
+    [
+        (ChangesTheCarry, "fits"),
+        (HiddenState, "stream"),
+        (WeaklyTyped, "traced-once"),
+        (KeepsTime, "missing-some"),
+        (ChargesForNothing, "missing-all-bound"),
+        (ForgetsThePrior, "missing-all-posterior"),
+        (DrawsTheCarry, "draw-structure"),
+    ],
+)
+def test_broken_filters_are_found(filter, check):
+    with pytest.raises(ConformanceError, match=rf"^\[{check}\] `{filter.__name__}`: got"):
+        check_filter(filter(), Walk(), KEY)
+
+
+def test_a_filter_refuses_what_does_not_fit():
+    with pytest.raises(ConformanceError, match=r"^\[fits\] `KalmanFilter`: got TypeError"):
+        check_filter(vf.KalmanFilter(), Walk(), KEY)

@@ -1,0 +1,428 @@
+"""A stream gives the numbers of `run`, survives restarts bit for bit, and loses nothing."""
+
+import gc
+import os
+import subprocess
+import sys
+import tracemalloc
+from pathlib import Path
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+import varfilter as vf
+from refusals import as_users_run_it, refuses  # noqa: F401
+from varfilter import Stream
+from worlds import KEY, assert_same_bits, deep_markov, linear_gaussian, observations, with_gaps
+
+MODEL = deep_markov()
+XS = with_gaps(observations(MODEL, 12))
+
+
+def avf(model=MODEL, **options):
+    inference = vf.Iterative(model, hidden_size=8, num_iterations=2, key=jax.random.key(5))
+    return vf.VariationalFilter(inference, **options)
+
+
+def particles(**options):
+    return vf.ParticleFilter(vf.Prior(), 16, **options)
+
+
+def proposing():
+    """Particles with a learned proposal: every kind of state and randomness in one filter."""
+    return vf.ParticleFilter(avf().inference, 8)
+
+
+@pytest.fixture(scope="module")
+def stream():
+    """One compiled stream, which each test takes back to its beginning."""
+    return Stream(avf(), MODEL, KEY)
+
+
+@pytest.fixture
+def fresh(stream):
+    stream.belief = vf.start(stream.filter, stream.model)
+    return stream
+
+
+def push_all(stream, xs):
+    return [stream.push(x) for x in xs]
+
+
+FILTERS = {
+    "avf": (avf(), MODEL),
+    "particles": (particles(), MODEL),
+    "recurrent": (
+        vf.VariationalFilter(
+            vf.Recurrent(vf.LSTMPosterior(MODEL, hidden_size=4, key=jax.random.key(6)))
+        ),
+        MODEL,
+    ),
+    "Kalman": (vf.KalmanFilter(), linear_gaussian(latent=3, size=4)),
+}
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_push_is_run(name):
+    filter, model = FILTERS[name]
+    stream = Stream(filter, model, KEY, x0=XS[0])
+    pushed = jax.tree.map(lambda *leaves: jnp.stack(leaves), *push_all(stream, XS[1:]))
+    belief, filtered = vf.run(filter, model, XS[1:], KEY, x0=XS[0])
+    assert stream.t == len(XS) - 1
+    # One step compiled alone and inside a scan round differently: a few units in the last
+    # place (1e-7), amplified by eleven steps of a contracting recursion to less than 1e-4.
+    for a, b in zip(
+        jax.tree.leaves((pushed, stream.belief)), jax.tree.leaves((filtered, belief)), strict=True
+    ):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
+
+
+class TestMissing:
+    def after(self, fresh, push):
+        fresh.push(XS[0])
+        return push(fresh), fresh.belief
+
+    def test_skip_is_a_missing_observation(self, fresh):
+        nan = self.after(fresh, lambda s: s.push(np.full(4, np.nan)))
+        fresh.belief = vf.start(fresh.filter, MODEL)
+        skipped = self.after(fresh, lambda s: s.skip())
+        fresh.belief = vf.start(fresh.filter, MODEL)
+        none = self.after(fresh, lambda s: s.push(None))
+        assert_same_bits(skipped, nan)
+        assert_same_bits(none, nan)
+        # The step without an observation is a prediction: q = p, and nothing is scored.
+        filtered, _ = nan
+        assert_same_bits(filtered.posterior, filtered.prior)
+        assert float(filtered.bound) == 0.0
+
+    def test_skip_many(self, fresh):
+        skipped = self.after(fresh, lambda s: s.skip(3))
+        assert fresh.t == 4
+        fresh.belief = vf.start(fresh.filter, MODEL)
+        pushed = self.after(fresh, lambda s: push_all(s, [None] * 3)[-1])
+        assert_same_bits(skipped, pushed)
+
+    @pytest.mark.parametrize(
+        ("x", "observed"),
+        [
+            ([0.5, None, -1.0, None], None),
+            ([0.5, 7.0, -1.0, 8.0], [True, False, True, False]),
+            (jnp.array([0.5, 7.0, -1.0, jnp.nan]), np.array([True, False, True, True])),
+        ],
+        ids=["None", "observed", "both"],
+    )
+    def test_missing_elements(self, fresh, x, observed):
+        nan = self.after(fresh, lambda s: s.push(np.array([0.5, np.nan, -1.0, np.nan])))
+        fresh.belief = vf.start(fresh.filter, MODEL)
+        other = self.after(fresh, lambda s: s.push(x, observed=observed))
+        assert_same_bits(other, nan)
+
+
+class TestRefused:
+    @pytest.mark.parametrize(
+        ("x", "observed", "error", "words"),
+        [
+            ([1.0, 2.0], None, ValueError, ["`x`", "(4,)", "(2,)", "`DeepMarkov`"]),
+            (XS, None, ValueError, ["`x`", "(12, 4)", "one observation at a time"]),
+            (1.0, None, ValueError, ["`x`", "(4,)", "()"]),
+            ([1, 2, 3, np.inf], None, ValueError, ["`x` holds infinities", "NaN"]),
+            ([1e300, 0, 0, 0], None, ValueError, ["`x`", "beyond"]),
+            ("abcd", None, TypeError, ["`x`", "real numbers"]),
+            (["1", "2", "3", "4"], None, TypeError, ["`x`", "real numbers"]),
+            (np.ones(4) * 1j, None, TypeError, ["`x`", "complex"]),
+            (np.zeros(4, "datetime64[s]"), None, TypeError, ["`x`", "datetime64"]),
+            ([[1.0], [2.0, 3.0], 4.0, 5.0], None, TypeError, ["`x`", "length"]),
+            ({"x": 1.0}, None, TypeError, ["`x`", "`dict`"]),
+            (XS[0], np.ones(4), ValueError, ["`observed`", "booleans", "float64"]),
+            (XS[0], True, ValueError, ["`observed`", "(4,)"]),
+            (None, [True] * 4, ValueError, ["`observed`", "`x` is None"]),
+        ],
+        ids=lambda value: str(value)[:20] if isinstance(value, str) else None,
+    )
+    def test_a_refused_push_loses_nothing(self, fresh, x, observed, error, words):
+        push_all(fresh, XS[:3])
+        before = jax.tree.map(np.array, fresh.belief)
+        refuses(lambda: fresh.push(x, observed=observed), error, *words)
+        assert_same_bits(fresh.belief, before)
+        assert fresh.t == 3
+        # And what follows is as if nothing had been tried.
+        after = fresh.push(XS[3])
+        fresh.belief = before
+        assert_same_bits(fresh.push(XS[3]), after)
+
+    def test_pushed_buffers_may_be_reused(self, fresh):
+        buffer = XS[0].copy()
+        fresh.push(buffer)
+        belief = jax.tree.map(np.array, fresh.belief)
+        buffer[:] = 1e6
+        assert_same_bits(fresh.belief, belief)
+
+    def test_wrong_arguments(self, fresh):
+        refuses(lambda: fresh.skip(0), ValueError, "`num_steps`", "0")
+        refuses(lambda: fresh.skip(1.5), ValueError, "`num_steps`", "1.5")
+        refuses(lambda: fresh.forecast(0), ValueError, "`horizon`", "0")
+        refuses(lambda: fresh.forecast(2, levels=(0.5, 1.0)), ValueError, "`levels`", "1.0")
+        refuses(lambda: fresh.forecast(2, key=1), TypeError, "`key`", "`1`")
+        refuses(lambda: Stream(avf(), MODEL, 0), TypeError, "`key`", "`0`")
+        refuses(lambda: Stream(avf(), MODEL, KEY, x0=XS), ValueError, "`x0`", "(12, 4)")
+        refuses(lambda: Stream(vf.Prior(), MODEL, KEY), TypeError, "`filter`", "`Prior`")
+
+    def test_a_belief_of_another_filter(self, fresh):
+        before = fresh.belief
+        with pytest.raises(ValueError, match=r"`belief`.*another filter"):
+            fresh.belief = vf.start(particles(), MODEL)
+        with pytest.raises(TypeError, match=r"`belief`.*`3`"):
+            fresh.belief = 3
+        assert_same_bits(fresh.belief, before)
+
+
+class TestForecast:
+    def test_it_does_not_move_the_stream(self, fresh):
+        push_all(fresh, XS[:2])
+        before = jax.tree.map(np.array, fresh.belief)
+        expected = fresh.push(XS[2])
+        fresh.belief = before
+        fresh.forecast(3, num_samples=8)
+        assert_same_bits(fresh.belief, before)
+        assert_same_bits(fresh.push(XS[2]), expected)
+
+    def test_it_repeats_itself_until_the_next_push(self, fresh):
+        push_all(fresh, XS[:2])
+        first = fresh.forecast(3, num_samples=8)
+        assert_same_bits(fresh.forecast(3, num_samples=8), first)
+        other = fresh.forecast(3, num_samples=8, key=jax.random.key(9))
+        assert not np.array_equal(other.samples, first.samples)
+        fresh.push(XS[2])
+        assert not np.array_equal(fresh.forecast(3, num_samples=8).samples, first.samples)
+
+    def test_it_is_the_forecast_of_the_belief(self, fresh):
+        push_all(fresh, XS[:2])
+        key = jax.random.key(9)
+        options = {"num_samples": 8, "levels": (0.25, 0.75)}
+        mine = fresh.forecast(3, key=key, **options)
+        assert_same_bits(mine, vf.forecast(fresh.filter, MODEL, fresh.belief, 3, key, **options))
+        assert mine.samples.shape == (8, 3, 4)
+        assert mine.quantiles.shape == (2, 3, 4)
+
+
+RESUME = """
+import sys
+import numpy as np
+sys.path.insert(0, {tests!r})
+import jax
+jax.config.update("jax_numpy_dtype_promotion", "strict")
+import varfilter as vf
+from test_stream import MODEL, XS, proposing
+stream = vf.Stream.restore(sys.argv[1], proposing(), MODEL)
+bounds = [stream.push(x).bound for x in XS[stream.t:]]
+leaves = jax.tree.leaves((bounds, stream.belief, stream.forecast(2, num_samples=4)))
+np.savez(sys.argv[2], *map(np.asarray, leaves))
+"""
+
+
+class TestSaved:
+    def test_a_new_process_continues_bit_for_bit(self, tmp_path):
+        stream = Stream(proposing(), MODEL, KEY)
+        push_all(stream, XS[:5])
+        stream.save(tmp_path / "saved")
+        bounds = [filtered.bound for filtered in push_all(stream, XS[5:])]
+        uninterrupted = (bounds, stream.belief, stream.forecast(2, num_samples=4))
+
+        script = RESUME.format(tests=str(Path(__file__).parent))
+        saved, result = str(tmp_path / "saved"), str(tmp_path / "result.npz")
+        subprocess.run([sys.executable, "-c", script, saved, result], check=True, timeout=300)
+        with np.load(result) as resumed:
+            assert_same_bits(list(resumed.values()), jax.tree.leaves(uninterrupted))
+
+    def test_the_file_holds_the_belief_and_the_key_alone(self, fresh, tmp_path):
+        push_all(fresh, XS[:3])
+        fresh.save(tmp_path / "s")
+        arrays = load_file(tmp_path / "s")
+        assert_same_bits(arrays.pop("key"), jax.random.key_data(KEY))
+        leaves = jax.tree_util.tree_leaves_with_path(fresh.belief)
+        belief = {f"belief{jax.tree_util.keystr(path)}": leaf for path, leaf in leaves}
+        assert arrays.keys() == belief.keys()
+        assert_same_bits(arrays, belief)  # dictionaries flatten by sorted name
+
+    def test_saving_again_replaces(self, fresh, tmp_path):
+        fresh.save(tmp_path / "s")
+        push_all(fresh, XS[:2])
+        fresh.save(tmp_path / "s")
+        assert Stream.restore(tmp_path / "s", fresh.filter, MODEL).t == 2
+        assert os.listdir(tmp_path) == ["s"]
+
+    @pytest.mark.parametrize("broken", ["os.fsync", "os.replace"])
+    def test_an_old_file_survives_a_failing_save(self, fresh, tmp_path, monkeypatch, broken):
+        push_all(fresh, XS[:2])
+        fresh.save(tmp_path / "s")
+        content = (tmp_path / "s").read_bytes()
+        fresh.push(XS[2])
+
+        def full(*_):
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(broken, full)
+        refuses(lambda: fresh.save(tmp_path / "s"), OSError, "`path`", "No space left on device")
+        assert (tmp_path / "s").read_bytes() == content
+        assert os.listdir(tmp_path) == ["s"]
+        assert fresh.t == 3
+
+    def test_folders_that_cannot_be_written(self, fresh, tmp_path, monkeypatch):
+        words = ("`path`", "a folder that exists")
+        refuses(lambda: fresh.save(tmp_path / "no" / "s"), FileNotFoundError, *words, "no/s")
+        refuses(lambda: fresh.save(tmp_path), IsADirectoryError, *words)
+        refuses(lambda: fresh.save(3), TypeError, "`path`", "`3`")
+
+        def read_only(*_):  # also for a user whom permissions do not stop
+            raise PermissionError(13, "Permission denied")
+
+        monkeypatch.setattr("builtins.open", read_only)
+        refuses(lambda: fresh.save(tmp_path / "s"), PermissionError, *words, "Permission denied")
+        assert os.listdir(tmp_path) == []
+
+    def test_another_filter_or_model(self, fresh, tmp_path):
+        path = tmp_path / "s"
+        fresh.save(path)
+        moved = eqx.tree_at(lambda m: m.initial.mean, MODEL, jnp.full(2, 1e-3))
+        network = eqx.tree_at(
+            lambda f: f.inference.update.gate.bias, avf(), jnp.full(4, 1e-3, jnp.float32)
+        )
+        larger = deep_markov(latent=3)
+        others = {
+            "another model": (avf(larger), larger),
+            "another class": (vf.KalmanFilter(), linear_gaussian(size=4)),
+            "other parameters": (avf(), moved),
+            "another network": (network, MODEL),
+            "another filter": (particles(), MODEL),
+            "other settings": (avf(num_samples=2), MODEL),
+        }
+        for filter, model in others.values():
+            words = (str(path), "another filter or model", "start a new `Stream`")
+            refuses(lambda f=filter, m=model: Stream.restore(path, f, m), ValueError, *words)
+        refuses(lambda: Stream.restore(path, vf.KalmanFilter(), MODEL), TypeError, "`KalmanFilter`")
+        refuses(lambda: Stream.restore(path, avf(), 3), TypeError, "`model`", "`3`")
+
+    def test_particles_of_another_number(self, tmp_path):
+        Stream(vf.ParticleFilter(vf.Prior(), 4), MODEL, KEY).save(tmp_path / "s")
+        for other in (vf.ParticleFilter(vf.Prior(), 5), particles(resample_below=0.9)):
+            words = ("another filter or model",)
+            refuses(lambda f=other: Stream.restore(tmp_path / "s", f, MODEL), ValueError, *words)
+
+    def test_damaged_files(self, fresh, tmp_path):
+        push_all(fresh, XS[:3])
+        path = tmp_path / "s"
+        fresh.save(path)
+        whole = path.read_bytes()
+        # Each place is hit: the length of the header, the header, and the numbers behind it.
+        for place in range(0, len(whole), 41):
+            path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x20]) + whole[place + 1 :])
+            with pytest.raises(ValueError, match=r"damaged|not a saved|version|another filter"):
+                Stream.restore(path, fresh.filter, MODEL)
+        for length in (0, 7, 20, len(whole) // 2, len(whole) - 1):
+            path.write_bytes(whole[:length])
+            refuses(lambda: Stream.restore(path, fresh.filter, MODEL), ValueError, "damaged")
+        path.write_bytes(whole)
+        assert Stream.restore(path, fresh.filter, MODEL).t == 3
+
+    def test_foreign_files(self, fresh, tmp_path):
+        def restore(path):
+            return lambda: Stream.restore(path, fresh.filter, MODEL)
+
+        text, tensors, later = (tmp_path / name for name in ("a.txt", "b", "c"))
+        text.write_text("I am not a stream, but a letter to a friend.")
+        save_file({"weights": np.zeros(3)}, tensors)
+        header = {"format": "varfilter-stream", "version": "99"}
+        save_file({"key": np.zeros(2, np.uint32)}, later, header)
+        refuses(restore(text), ValueError, "a.txt", "not a saved stream")
+        refuses(restore(tensors), ValueError, "not a saved `Stream`")
+        refuses(restore(later), ValueError, "version 99", "Update varfilter")
+        refuses(restore(tmp_path / "none"), FileNotFoundError, "`path`", "none")
+        refuses(restore(tmp_path), FileNotFoundError, "`path`", "no file")
+        refuses(restore(3), TypeError, "`path`", "`3`")
+
+
+def test_beliefs_are_pytrees(fresh):
+    """Many beliefs stacked and stepped at once are the streams stepped one by one."""
+    beliefs, expected = [], []
+    for k in range(3):
+        fresh.belief = vf.start(fresh.filter, MODEL)
+        push_all(fresh, XS[: k + 1])
+        beliefs.append(fresh.belief)
+        expected.append(fresh.push(XS[5]).bound)
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *beliefs)
+    _, filtered = eqx.filter_jit(
+        jax.vmap(lambda belief: vf.step(fresh.filter, MODEL, belief, XS[5], KEY))
+    )(stacked)
+    # Matrix products in a batch sum in another order: a few units in the last place.
+    np.testing.assert_allclose(filtered.bound, jnp.stack(expected), rtol=1e-5)
+
+
+def test_one_belief_moves_to_another_stream(fresh):
+    push_all(fresh, XS[:3])
+    belief, expected = fresh.belief, fresh.push(XS[3])
+    other = Stream(fresh.filter, MODEL, KEY)
+    other.belief = belief
+    assert other.t == 3
+    assert_same_bits(other.push(XS[3]), expected)
+
+
+class Counting(vf.AbstractModel):
+    """A random walk that counts how often Python runs through it: once for each trace."""
+
+    calls: list = eqx.field(static=True)
+
+    def init(self, x0=None):
+        return jnp.zeros(2)
+
+    def embed(self, x):
+        return None
+
+    def prior(self, state):
+        return vf.Normal(state, jnp.zeros(2))
+
+    def emission(self, state, z):
+        return vf.Normal(z, jnp.zeros(2))
+
+    def advance(self, state, z, features):
+        self.calls.append(1)
+        return z
+
+
+def test_compiled_once():
+    calls = []
+    stream = Stream(particles(), Counting(calls), KEY)
+    built = len(calls)
+    assert built > 0
+    for x in ([1, 2], [1.0, None], np.ones(2), jnp.ones(2), np.array([True, False]), None):
+        stream.push(x)
+    stream.push([1.0, 2.0], observed=[True, False])
+    stream.skip(2)
+    assert stream.t == 9
+    assert len(calls) == built
+
+
+def test_memory_is_flat():
+    stream = Stream(particles(), deep_markov(), KEY)
+    xs = np.asarray(observations(MODEL, 50))
+
+    def push_many(count):
+        for index in range(count):
+            stream.push(xs[index % 50])
+        stream.belief.t.block_until_ready()
+        gc.collect()
+        return len(jax.live_arrays())
+
+    before = push_many(50)
+    tracemalloc.start()
+    memory = tracemalloc.get_traced_memory()[0]
+    after = push_many(2000)
+    grown = tracemalloc.get_traced_memory()[0] - memory
+    tracemalloc.stop()
+    assert stream.t == 2050
+    assert after == before
+    # One kept Python float for each push would be 48 kB.
+    assert grown < 16_000

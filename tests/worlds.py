@@ -1,0 +1,122 @@
+"""Small models, data and tools that several test files share."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+import varfilter as vf
+
+KEY = jax.random.key(20)
+
+
+def covariance(random: np.random.Generator, size: int) -> np.ndarray:
+    """A well-conditioned full covariance with correlations of both signs."""
+    root = random.normal(size=(size, size))
+    return 0.3 * root @ root.T / size + 0.3 * np.eye(size)
+
+
+def linear_gaussian_parameters(latent: int = 3, size: int = 2, seed: int = 0) -> dict:
+    """Full covariances, biases, a loading that is not square, a rotation with radius 0.9."""
+    random = np.random.default_rng(seed)
+    rotation, _ = np.linalg.qr(random.normal(size=(latent, latent)))
+    return {
+        "transition": 0.9 * rotation,
+        "process_covariance": covariance(random, latent),
+        "loading": random.normal(size=(size, latent)),
+        "noise_covariance": covariance(random, size),
+        "initial_mean": random.normal(size=latent),
+        "initial_covariance": 2.0 * covariance(random, latent),
+        "transition_bias": 0.3 * random.normal(size=latent),
+        "loading_bias": random.normal(size=size),
+    }
+
+
+def linear_gaussian(latent: int = 3, size: int = 2, seed: int = 0) -> vf.LinearGaussian:
+    """The model of `linear_gaussian_parameters`, in the precision in force."""
+    return vf.LinearGaussian(**linear_gaussian_parameters(latent, size, seed))
+
+
+def scalar_world() -> vf.LinearGaussian:
+    """The scalar model of spec 10.4: A = 0.9, C = 1.3, Q = 0.5, R = 0.4."""
+    return vf.LinearGaussian(
+        transition=[[0.9]], process_covariance=[[0.5]], loading=[[1.3]], noise_covariance=[[0.4]]
+    )
+
+
+def deep_markov(size: int = 4, latent: int = 2) -> vf.DeepMarkov:
+    """A small non-linear model with a Gaussian output."""
+    return vf.DeepMarkov(size, latent, hidden_size=8, num_layers=1, key=jax.random.key(1))
+
+
+def srnn(size: int = 4, latent: int = 3) -> vf.SRNN:
+    """A small model whose state depends on past observations, with a Bernoulli output."""
+    return vf.SRNN(
+        size, latent,
+        recurrent_size=5, prior_size=6, decoder_size=6, num_decoder_layers=1,
+        key=jax.random.key(2),
+    )  # fmt: skip
+
+
+def observations(model: vf.AbstractModel, num_steps: int, seed: int = 3) -> np.ndarray:
+    """A complete sequence drawn from the model."""
+    return np.asarray(vf.generate(model, num_steps, jax.random.key(seed))[0])
+
+
+def with_gaps(xs: np.ndarray) -> np.ndarray:
+    """`xs` (time, size) with single elements missing and two whole steps missing in a row."""
+    xs = np.array(xs)
+    xs[1, 0] = np.nan
+    xs[4, -1] = np.nan
+    xs[2:4] = np.nan
+    return xs
+
+
+def vector(tree) -> np.ndarray:
+    """All float arrays of `tree` as one float64 vector."""
+    floats = eqx.filter(tree, eqx.is_inexact_array)
+    return np.asarray(ravel_pytree(floats)[0], dtype=np.float64)
+
+
+def relative_distance(a, b) -> float:
+    """|a - b| / |b| over all float arrays of two trees."""
+    a, b = vector(a), vector(b)
+    assert a.shape == b.shape
+    assert np.linalg.norm(b) > 0
+    return float(np.linalg.norm(a - b) / np.linalg.norm(b))
+
+
+def assert_same_bits(a, b) -> None:
+    """Every array of the two trees is bitwise equal (NaN equals NaN)."""
+    left, right = (jax.tree.leaves(eqx.filter(tree, eqx.is_array)) for tree in (a, b))
+    assert len(left) == len(right)
+    for one, other in zip(left, right, strict=True):
+        np.testing.assert_array_equal(np.asarray(one), np.asarray(other))
+
+
+def standard_error(values) -> float:
+    """The standard error of the mean of independent `values`."""
+    values = np.asarray(values, dtype=np.float64)
+    return float(values.std(ddof=1) / np.sqrt(values.size))
+
+
+def many_bounds(
+    filter, model, xs, num_keys: int, *, seed: int = 7, batch_size: int = 50
+) -> np.ndarray:
+    """The summed bound of `xs` for each of `num_keys` independent keys.
+
+    Not all keys at once: jaxlib 0.10 on two cores can wait for itself for ever when several
+    batches of more than some 50,000 small matrices are factorised at the same time.
+    """
+    keys = jax.random.split(jax.random.key(seed), num_keys)
+    xs = jnp.asarray(xs, jnp.result_type(float))
+
+    def one(filter, model, key):
+        return jnp.sum(vf.run(filter, model, xs, key)[1].bound)
+
+    @eqx.filter_jit
+    def all_keys(filter, model):
+        return jax.lax.map(lambda key: one(filter, model, key), keys, batch_size=batch_size)
+
+    return np.asarray(all_keys(filter, model), dtype=np.float64)
