@@ -106,8 +106,8 @@ def many_bounds(
 ) -> np.ndarray:
     """The summed bound of `xs` for each of `num_keys` independent keys.
 
-    Not all keys at once: jaxlib 0.10 on two cores can wait for itself for ever when several
-    batches of more than some 50,000 small matrices are factorised at the same time.
+    Not all keys at once: on a CPU, jaxlib 0.10 can wait for itself for ever when it factorises
+    several large batches of small matrices at the same time.
     """
     keys = jax.random.split(jax.random.key(seed), num_keys)
     xs = jnp.asarray(xs, jnp.result_type(float))

@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 
 def require_positive(name: str, value: Any) -> int:
@@ -62,7 +63,7 @@ def require_weight(name: str, value: Any) -> jax.Array:
     if not isinstance(value, float | int | np.number | np.ndarray | jax.Array) or np.shape(value):
         raise TypeError(f"`{name}` must be one number; got {kind(value)}.")
     weight = jnp.asarray(value, dtype=jnp.result_type(float))
-    if not isinstance(weight, jax.core.Tracer) and not 0.0 <= float(weight) < np.inf:
+    if not isinstance(weight, Tracer) and not 0.0 <= float(weight) < np.inf:
         raise ValueError(f"`{name}` must be finite and not negative; got {float(weight)}.")
     return weight
 

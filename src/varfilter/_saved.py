@@ -118,7 +118,7 @@ def _feed(digest: Any, value: Any, above: tuple[int, ...]) -> None:
         say("function", _name(value))
         each(*(_contents(cell) for cell in value.__closure__ or ()), value.__defaults__)
     elif hasattr(value, "__wrapped__"):  # a compiled function
-        each(value.__wrapped__)
+        each(getattr(value, "__wrapped__"))  # noqa: B009
     else:
         say(_name(type(value)), re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value)))
 

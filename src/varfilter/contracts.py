@@ -7,6 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Bool, Float
 
 from varfilter import distributions
@@ -114,7 +115,7 @@ def as_observations(name: str, xs: Any) -> Float[Array, "..."]:
         return jnp.asarray(as_numbers(name, xs, dtype))
     _require_real(name, xs.dtype)
     array = xs.astype(dtype)
-    if not isinstance(array, jax.core.Tracer):
+    if not isinstance(array, Tracer):
         with jax.ensure_compile_time_eval():  # inside a user's `jit`, a constant is still known
             _require_no_infinity(name, xs, array)
     return array
@@ -167,7 +168,7 @@ def require_step_mask(mask: Any, num_steps: int) -> Bool[Array, " time"]:
 
 def require_complete(name: str, xs: Float[Array, "..."]) -> None:
     """No missing element, as far as that can be seen from here."""
-    if isinstance(xs, jax.core.Tracer):
+    if isinstance(xs, Tracer):
         return
     with jax.ensure_compile_time_eval():  # inside a user's `jit`, a constant is still known
         is_incomplete = bool(jnp.isnan(xs).any())

@@ -176,7 +176,9 @@ def _exact_step() -> list[Row]:
         for x in xs:
             found, _, log_evidence = condition(model, model.initial, jnp.asarray(x))
             initial = model.initial
-            mean, covariance, want = oracles.one_step(model, initial.mean, initial.covariance, x)
+            mean, covariance, want = oracles.one_step(
+                model, np.asarray(initial.mean), np.asarray(initial.covariance), x
+            )
             deviations += [
                 _largest(found.mean, mean),
                 _largest(found.covariance, covariance),
@@ -213,7 +215,7 @@ def _gradient_differences(num_iterations: int) -> dict[str, float]:
         )
         theta, states = time_parallel.theta_gradients(model, filter, None, problems, weight)
         flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), (problems, states))
-        return theta, time_parallel.phi_gradients(filter, model, *flat, weight)
+        return theta, time_parallel.phi_gradients(filter, model, flat[0], flat[1], weight)
 
     got = parallel(model, filter)
     want = step_by_step.gradients(model, filter, batch, key, weight)

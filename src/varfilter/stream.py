@@ -40,6 +40,7 @@ class Stream:
         self._key = key
         self._shape = observation_shape(model)
         self._dtype = np.dtype(jnp.result_type(float))
+        self._output_tree: Any = None  # known once the step is traced
         self._missing = np.full(self._shape, np.nan, self._dtype)
         self._compile()
 
@@ -67,8 +68,8 @@ class Stream:
         `push(None)` is `skip()`. A refused observation leaves the belief as it was.
         """
         x = self._checked(x, observed)
-        self._belief, outputs = self._step(self._fixed, self._belief, x, self._key)
-        return jax.tree.unflatten(self._output_tree, outputs)
+        self._belief, outputs = self._step(self._fixed, self._belief, x, self._key_data)
+        return self._output_tree.unflatten(outputs)
 
     def skip(self, num_steps: int = 1) -> Filtered:
         """Let `num_steps` steps pass without an observation; returns the last of them."""
@@ -115,7 +116,7 @@ class Stream:
                 f" parameters) than this `{type(filter).__name__}` with `{type(model).__name__}`."
                 " Restore it with those it was saved with, or start a new `Stream`."
             )
-        key = jax.random.wrap_key_data(arrays.pop("key"), impl=metadata["key_impl"])
+        key = jax.random.wrap_key_data(jnp.asarray(arrays.pop("key")), impl=metadata["key_impl"])
         stream = cls(filter, model, key)
         wanted = dict(stream._named_leaves())
         if difference := tree_difference(wanted, arrays):
@@ -130,27 +131,35 @@ class Stream:
         return _saved.fingerprint(self.filter, self.model)
 
     def _compile(self) -> None:
-        # Plain jit on flat lists of arrays: `eqx.filter_jit` would partition the modules anew
-        # at each call, which costs more than a small filter's step.
+        # Plain jit on flat lists of plain arrays: `eqx.filter_jit` would partition the modules
+        # anew at each call, and a typed key leaves jit's fast path; either costs as much as a
+        # small filter's step.
         arrays, static = eqx.partition((self.filter, self.model), eqx.is_array)
         self._fixed, fixed_tree = jax.tree.flatten(arrays)
+        self._key_data = jax.random.key_data(self._key)
+        key_impl = jax.random.key_impl(self._key)
         belief_tree = self._belief_tree
 
-        def flat_step(fixed: list, belief: list, x: Any, key: PRNGKeyArray) -> tuple[list, list]:
+        def flat_step(fixed: list, belief: list, x: Any, key_data: Any) -> tuple[list, list]:
             filter, model = eqx.combine(jax.tree.unflatten(fixed_tree, fixed), static)
             before = jax.tree.unflatten(belief_tree, belief)
+            key = jax.random.wrap_key_data(key_data, impl=key_impl)
             after, filtered = step(filter, model, before, x, key)
             outputs, self._output_tree = jax.tree.flatten(filtered)
             return jax.tree.leaves(after), outputs
 
         self._step = jax.jit(flat_step)
-        self._step(self._fixed, self._belief, self._missing, self._key)  # compiles; result unused
+        # Compiles; the result is not used.
+        self._step(self._fixed, self._belief, self._missing, self._key_data)
 
     def _checked(self, x: Any, observed: Any) -> np.ndarray:
         if x is None:
             if observed is not None:
                 raise ValueError("`observed` says what `x` shows, but `x` is None. Give only one.")
             return self._missing
+        array = self._copied(x) if observed is None else None
+        if array is not None:
+            return array
         array = as_numbers("x", x, self._dtype)
         if array.shape != self._shape:
             raise ValueError(
@@ -162,6 +171,13 @@ class Stream:
             seen = np.asarray(as_booleans("observed", observed, self._shape, hint))
             array = np.where(seen, array, np.nan).astype(self._dtype)
         return array
+
+    def _copied(self, x: Any) -> np.ndarray | None:
+        """`x` where it is just as it should be, which is the usual case and quick to see."""
+        fits = type(x) is np.ndarray and x.dtype == self._dtype and x.shape == self._shape
+        if not fits or np.isinf(x).any():
+            return None
+        return x.copy()  # the step may still be reading it when the caller writes the next one
 
     def _named_leaves(self) -> list[tuple[str, jax.Array]]:
         paths = jax.tree_util.tree_leaves_with_path(self.belief)

@@ -58,8 +58,9 @@ below every sampled recursion. The amortized baseline is trained through time an
 step, for the same number of updates on the same sequences.</p>
 
 <h2>2. A pendulum in noisy images with missing pixels</h2>
-<p>16&times;16 pixels, one in five of them missing in every frame, none of the physics known: an SRNN
-(a stochastic recurrent network) and its inference are learned from the images alone. Held-out films.</p>
+<p>16&times;16 pixels, one in five of them missing in every frame, none of the physics known: an
+SRNN (a stochastic recurrent network) and its inference are learned from the images alone.
+Held-out films.</p>
 {_pendulum_table(pendulum)}
 
 <h2>Training</h2>
@@ -84,8 +85,8 @@ step, for the same number of updates on the same sequences.</p>
         _figure(
             pictures.frames(watched),
             "Grey-blue pixels are missing. The prediction is made before the frame is seen. The"
-            " forecast is made once, in the middle, and looks ten steps ahead: its mean blurs as the"
-            " future becomes uncertain, a single possible future does not.",
+            " forecast is made once, in the middle, and looks ten steps ahead: its mean blurs as"
+            " the future becomes uncertain, a single possible future does not.",
         )
     }
 
@@ -93,9 +94,9 @@ step, for the same number of updates on the same sequences.</p>
 {
         _figure(
             pictures.surprise(watched),
-            f"For two frames (t={FAULT}, {FAULT + FAULT_STEPS - 1}) the bob is shown somewhere else."
-            f" Flagged steps: {', '.join(map(str, watched.alarms)) or 'none'}. The alarm level was set"
-            " on undisturbed films; the first steps of a film are not judged.",
+            f"For two frames (t={FAULT}, {FAULT + FAULT_STEPS - 1}) the bob is shown elsewhere."
+            f" Flagged steps: {', '.join(map(str, watched.alarms)) or 'none'}. The alarm level was"
+            " set on undisturbed films; the first steps of a film are not judged.",
         )
     }
 </body></html>

@@ -111,6 +111,7 @@ def swing(key: PRNGKeyArray, progress: Progress) -> PendulumResult:
     }  # fmt: skip
     learned, avf = trained["avf"].model, trained["avf"].filter
     assert isinstance(avf, VariationalFilter)
+    assert isinstance(learned, SRNN)
     methods = {
         "particles": ("AVF as proposal of 16 particles (FIVO)", ParticleFilter(avf.inference, 16)),
         "avf": ("AVF, 2 iterations", avf),

@@ -1,6 +1,7 @@
 """The demo's pictures, as PNG bytes."""
 
 import io
+from typing import Any
 
 import matplotlib
 
@@ -27,7 +28,7 @@ COLOURS = {
     "exact": "#333333",
     "prior": "#999999",
 }
-STYLE = {
+STYLE: dict[Any, Any] = {
     "font.size": 10,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -110,7 +111,7 @@ def frames(watched: Watched) -> bytes:
         "one possible\nfuture": ahead(watched.forecast_sample),
         "what came\n(no noise)": ahead(watched.future),
     }
-    with plt.rc_context(STYLE | {"axes.grid": False}):
+    with plt.rc_context({**STYLE, "axes.grid": False}):
         figure, axes = plt.subplots(
             len(rows), len(steps), figsize=(10, 5.2), layout="constrained",
             gridspec_kw={"wspace": 0.03, "hspace": 0.03},

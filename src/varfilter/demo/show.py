@@ -21,13 +21,10 @@ def run_demo(out: Path, seed: int) -> Path:
     Beside the page it writes `results.json` with every figure that the page shows.
     """
     console = Console()
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        (out / "results.json").touch()
-    except OSError as error:
-        raise SystemExit(
-            f"`--out {out}`: cannot write there ({error}). Give another folder."
-        ) from None
+    out.mkdir(parents=True, exist_ok=True)
+    (
+        out / "results.json"
+    ).touch()  # a folder that cannot be written to is found now, not at the end
     begin = time.perf_counter()
     key_tracker, key_pendulum = jax.random.split(jax.random.key(seed))
     with Progress(
@@ -45,7 +42,8 @@ def run_demo(out: Path, seed: int) -> Path:
     path = out / "index.html"
     path.write_text(page.render(tracker, pendulum, seed=seed, seconds=seconds), encoding="utf-8")
     (out / "results.json").write_text(_as_json(tracker, pendulum, seed, seconds), encoding="utf-8")
-    console.print(f"\n{seconds:.0f} s. The page with tables and pictures: {path.resolve()}")
+    console.print(f"\n{seconds:.0f} s. The page with tables and pictures:")
+    console.print(str(path.resolve()), soft_wrap=True)
     return path
 
 

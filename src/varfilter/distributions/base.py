@@ -1,7 +1,7 @@
 """What every distribution can do, and the same for pytrees of distributions."""
 
 from abc import abstractmethod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
@@ -17,8 +17,12 @@ class AbstractDistribution(eqx.Module):
     again a distribution: this is what lets an inference method write dF/dq.
     """
 
-    mean: eqx.AbstractVar[Any]
-    variance: eqx.AbstractVar[Any]
+    if not TYPE_CHECKING:  # a type checker would take these for arguments of every subclass
+        mean: eqx.AbstractVar[Any]
+        variance: eqx.AbstractVar[Any]
+    else:
+        mean: Any = eqx.field(init=False)
+        variance: Any = eqx.field(init=False)
 
     @property
     @abstractmethod

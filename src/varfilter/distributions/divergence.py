@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
+from varfilter._linalg import solve_lower
 from varfilter.distributions.base import AbstractDistribution, is_distribution
 from varfilter.distributions.bernoulli import Bernoulli
 from varfilter.distributions.gaussian import Gaussian
@@ -33,7 +34,7 @@ def _normal(q: Normal, p: Normal) -> Float[Array, ""]:
 def _gaussian(q: Gaussian, p: Gaussian) -> Float[Array, ""]:
     # With W = L_p^-1 L_q: 1/2 (|W|^2 - size + |L_p^-1 (m_q - m_p)|^2) + log det L_p - log det L_q
     right = jnp.concatenate([q.cholesky, (q.mean - p.mean)[:, None]], axis=1)
-    white = jax.scipy.linalg.solve_triangular(p.cholesky, right, lower=True)
+    white = solve_lower(p.cholesky, right)
     log_det = jnp.trace(p.factor) - jnp.trace(q.factor)
     return 0.5 * (jnp.sum(white**2) - q.mean.size) + log_det
 

@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from varfilter import _linalg
 from varfilter.distributions.base import (
     AbstractDistribution,
     fill,
@@ -44,7 +45,7 @@ class Gaussian(AbstractDistribution):
         mean: Float[Array, " size"], covariance: Float[Array, "size size"]
     ) -> "Gaussian":
         """From a positive definite covariance."""
-        return Gaussian.from_cholesky(mean, jnp.linalg.cholesky(covariance))
+        return Gaussian.from_cholesky(mean, _linalg.cholesky(covariance))
 
     @staticmethod
     def from_normal(normal: Normal) -> "Gaussian":
@@ -79,9 +80,7 @@ class Gaussian(AbstractDistribution):
         """log-density of the observed elements: the others are marginalised out exactly."""
         seen = observed(x)
         cholesky = self._marginal_cholesky(seen)
-        white = jax.scipy.linalg.solve_triangular(
-            cholesky, fill(x, self.mean) - self.mean, lower=True
-        )
+        white = _linalg.solve_lower(cholesky, fill(x, self.mean) - self.mean)
         log_det = jnp.sum(jnp.log(jnp.diagonal(cholesky)))
         count = jnp.sum(seen).astype(self.mean.dtype)
         return -0.5 * (count * LOG_2PI + white @ white) - log_det
@@ -90,7 +89,7 @@ class Gaussian(AbstractDistribution):
         """Precision-weighted error of the observed elements: covariance^-1 (x - mean)."""
         cholesky = self._marginal_cholesky(observed(x))
         residual = fill(x, self.mean) - self.mean
-        return jax.scipy.linalg.cho_solve((cholesky, True), residual)
+        return _linalg.solve_lower_transposed(cholesky, _linalg.solve_lower(cholesky, residual))
 
     def _marginal_cholesky(self, seen: Array) -> Float[Array, "size size"]:
         """Cholesky factor of the covariance with unseen rows and columns put to the identity's.
@@ -99,7 +98,7 @@ class Gaussian(AbstractDistribution):
         """
         both = seen[:, None] & seen[None, :]
         unit = jnp.eye(self.mean.size, dtype=self.mean.dtype)
-        return jnp.linalg.cholesky(jnp.where(both, self.covariance, unit))
+        return _linalg.cholesky(jnp.where(both, self.covariance, unit))
 
     def stabilised(self) -> "Gaussian":
         """Standard deviations given the earlier elements held to [exp(-7.5), exp(2.5)]."""

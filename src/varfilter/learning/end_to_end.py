@@ -117,7 +117,7 @@ def filter_batch(
     return jax.vmap(sequence)(batch.xs, batch.mask, batch.x0, keys)
 
 
-def averages(filtered: Filtered, mask: Array) -> dict[str, Array | None]:
+def averages(filtered: Filtered, mask: Array) -> dict[str, Any]:
     """The per-step averages that `Metrics` reports."""
     free_energy = masked_mean(-filtered.bound, mask)
     info = filtered.info

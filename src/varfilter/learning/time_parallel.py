@@ -144,7 +144,8 @@ def _update(
 
         def phi_step(carry: Any, piece: Any) -> Any:
             filter, phi_state = carry
-            gradient = phi_gradients(filter, model, *piece, kl_weight)
+            problems, scored = piece
+            gradient = phi_gradients(filter, model, problems, scored, kl_weight)
             filter, phi_state, skipped = guarded_update(learner.phi, phi_state, filter, gradient)
             return (filter, phi_state), (gradient_norm(gradient), skipped.astype(jnp.int32))
 

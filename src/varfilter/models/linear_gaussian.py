@@ -2,11 +2,12 @@
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Float
 
+from varfilter import _linalg
 from varfilter.contracts import as_observations
 from varfilter.distributions import Gaussian, fill, observed
 from varfilter.distributions.normal import LOG_2PI
@@ -77,8 +78,8 @@ def _gaussian(name: str, mean: Any, covariance: Any, zeros: Array) -> Gaussian:
     bias = {"process": "transition_bias", "noise": "loading_bias", "initial": "initial_mean"}[name]
     mean = zeros if mean is None else _array(bias, mean, (size,))
     covariance = _array(f"{name}_covariance", covariance, (size, size))
-    cholesky = jnp.linalg.cholesky(covariance)
-    if not isinstance(covariance, jax.core.Tracer):  # traced values are the caller's to watch
+    cholesky = _linalg.cholesky(covariance)
+    if not isinstance(covariance, Tracer):  # traced values are the caller's to watch
         _require_covariance(f"{name}_covariance", np.asarray(covariance))
     return Gaussian.from_cholesky(mean, cholesky)
 
@@ -104,7 +105,7 @@ def _require_covariance(name: str, covariance: np.ndarray) -> None:
 
 def _array(name: str, value: Any, shape: tuple[int | None, ...]) -> Array:
     array = as_observations(name, value)
-    if not isinstance(array, jax.core.Tracer) and np.isnan(np.asarray(array)).any():
+    if not isinstance(array, Tracer) and np.isnan(np.asarray(array)).any():
         raise ValueError(f"`{name}` holds NaN: a model's parameters must be finite.")
     fits = array.ndim == len(shape) and all(
         got == want or (want is None and got > 0)
@@ -137,7 +138,7 @@ def condition(
     size, latent = model.loading.shape
     both = seen[:, None] & seen[None, :]
     unit = jnp.eye(size, dtype=x.dtype)
-    noise = jnp.linalg.cholesky(jnp.where(both, model.noise.covariance, unit))
+    noise = _linalg.cholesky(jnp.where(both, model.noise.covariance, unit))
     loading = jnp.where(seen[:, None], model.loading, 0.0)
     mean = model.loading @ predicted.mean + model.noise.mean
     residual = fill(x, mean) - mean
@@ -145,15 +146,17 @@ def condition(
     prior = predicted.cholesky
     upper = jnp.concatenate([noise, loading @ prior], axis=1)
     lower = jnp.concatenate([jnp.zeros((latent, size), x.dtype), prior], axis=1)
-    joint = lower_triangular(jnp.concatenate([upper, lower], axis=0))
+    joint = _linalg.lower_triangular(jnp.concatenate([upper, lower], axis=0))
     innovation, gain, factor = joint[:size, :size], joint[size:, :size], joint[size:, size:]
 
-    white = jax.scipy.linalg.solve_triangular(innovation, residual, lower=True)
+    white = _linalg.solve_lower(innovation, residual)
     posterior = Gaussian.from_cholesky(predicted.mean + gain @ white, factor)
     count = jnp.sum(seen).astype(x.dtype)
     log_det = jnp.sum(jnp.log(jnp.diagonal(innovation)))
     log_evidence = -0.5 * (count * LOG_2PI + white @ white) - log_det
-    full = lower_triangular(jnp.concatenate([model.noise.cholesky, model.loading @ prior], axis=1))
+    full = _linalg.lower_triangular(
+        jnp.concatenate([model.noise.cholesky, model.loading @ prior], axis=1)
+    )
     return posterior, Gaussian.from_cholesky(mean, full), log_evidence
 
 
@@ -161,12 +164,5 @@ def predict(model: LinearGaussian, posterior: Gaussian) -> Gaussian:
     """The marginal prediction N(A m + b, A S A^T + Q), in square-root form."""
     root = jnp.concatenate([model.transition @ posterior.cholesky, model.process.cholesky], axis=1)
     return Gaussian.from_cholesky(
-        model.transition @ posterior.mean + model.process.mean, lower_triangular(root)
+        model.transition @ posterior.mean + model.process.mean, _linalg.lower_triangular(root)
     )
-
-
-def lower_triangular(root: Float[Array, "rows columns"]) -> Float[Array, "rows rows"]:
-    """L lower triangular, its diagonal positive, with L L^T = root root^T."""
-    triangle = jnp.linalg.qr(root.T, mode="r").T
-    sign = jnp.where(jnp.diagonal(triangle) < 0, -1.0, 1.0).astype(root.dtype)
-    return triangle * sign[None, :]

@@ -139,7 +139,8 @@ def _ask(
     if alone.record is not None:
         revised = jax.vmap(again)(alone.record, rollout.states, rollout.xs)
     gradient, answers = eqx.filter_grad(loss, has_aux=True)(inference)
-    return Answers(alone, *answers, revised, gradient)
+    whole, partly, none = answers
+    return Answers(alone, whole, partly, none, revised, gradient)
 
 
 def _infer(

@@ -171,7 +171,8 @@ def _check_gradients(report: Report, model: AbstractModel, rollout: Rollout) -> 
     @eqx.filter_jit
     def gradients(model: AbstractModel, zs: Latent, xs: Array) -> Any:
         def joint(model: AbstractModel) -> Float[Array, ""]:
-            return sum(_log_probs_summed(model, zs, rollout.xs, xs))
+            latent, observed = _log_probs_summed(model, zs, rollout.xs, xs)
+            return latent + observed
 
         def likelihood(zs: Latent) -> Float[Array, ""]:
             return _log_probs_summed(model, zs, rollout.xs, xs)[1]

@@ -1,0 +1,58 @@
+"""The demo as a user runs it: the whole of it, in a process of its own."""
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    out = tmp_path_factory.mktemp("demo") / "page"
+    command = [sys.executable, "-m", "varfilter", "demo", "--out", str(out), "--seed", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout, out, json.loads((out / "results.json").read_text())
+
+
+def test_avf_is_within_two_percent_of_the_exact_optimum(demo):
+    _, _, results = demo
+    exact = results["tracker"]["exact"]["free_energy"]
+    assert results["tracker"]["avf"]["free_energy"] < 1.02 * exact
+    # The Kalman filter's exact evidence lies below every sampled recursion's bound.
+    kalman = results["tracker"]["kalman"]["free_energy"]
+    assert all(score["free_energy"] >= kalman for score in results["tracker"].values())
+
+
+def test_inference_helps_and_the_fault_is_found(demo):
+    _, _, results = demo
+    for world in ("tracker", "pendulum"):
+        avf, prior = results[world]["avf"], results[world]["prior"]
+        assert avf["free_energy"] < prior["free_energy"]
+        assert avf["free_energies"][-1] < avf["free_energies"][0]
+    # 205 seen pixels of unit-variance noise alone cost 0.5 log(2 pi e 0.2^2) each: -39.0 nats.
+    # A model that predicts the mean image costs far more; one that has learned is in between.
+    assert -39.0 < results["pendulum"]["avf"]["free_energy"] < -25.0
+    assert results["is_fault_found"]
+    assert {45, 46} & set(results["alarms"])
+
+
+def test_the_page_is_whole_and_its_path_is_printed_last(demo):
+    stdout, out, _ = demo
+    page = (out / "index.html").read_text(encoding="utf-8")
+    assert page.count("data:image/png;base64,") == 4
+    # Self-contained: nothing is fetched from anywhere.
+    assert not re.search(r'(?:src|href)="(?!data:)', page)
+    assert "the exact optimum" in page
+    assert str((out / "index.html").resolve()) in stdout.splitlines()[-1]
+
+
+def test_a_folder_that_cannot_be_made_is_refused_at_once(tmp_path):
+    (tmp_path / "file").write_text("")
+    command = [sys.executable, "-m", "varfilter", "demo", "--out", str(tmp_path / "file" / "page")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 2
+    assert "--out" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,98 @@
+"""Every example runs as it says, in a process of its own, and shows what it promises."""
+
+import ast
+import functools
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+
+
+@functools.cache
+def output_of(name):
+    """What an example prints; it is run once."""
+    environment = os.environ | {
+        "JAX_COMPILATION_CACHE_DIR": str(ROOT / ".cache" / "jax"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.2",
+    }
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(ROOT / "examples" / name)],
+        capture_output=True, text=True, timeout=600, env=environment, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_it_runs_without_a_warning_and_prints(path):
+    assert output_of(path.name).strip()
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_it_says_how_to_run_it(path):
+    assert f"python examples/{path.name}" in ast.get_docstring(ast.parse(path.read_text()))
+
+
+def test_a_model_is_five_functions_in_under_40_lines():
+    models = [
+        node
+        for path in EXAMPLES
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.ClassDef) and "AbstractModel" in ast.unparse(node.bases[0])
+    ]
+    assert models
+    for model in models:
+        functions = [node.name for node in model.body if isinstance(node, ast.FunctionDef)]
+        assert functions == ["init", "embed", "prior", "emission", "advance"]
+        assert model.end_lineno - model.lineno + 1 < 40, model.name
+
+
+class TestYourOwnModel:
+    @pytest.fixture
+    def text(self):
+        return output_of("your_own_model.py")
+
+    def test_the_model_passes_its_checks(self, text):
+        assert int(re.search(r"check_model: (\d+) checks passed", text)[1]) >= 10
+
+    @pytest.mark.parametrize(
+        "row",
+        ["Variational, Prior", "Variational, GradientDescent", "Variational, Amortized",
+         "Variational, Recurrent", "Variational, Iterative (AVF)", "Particle, Prior (bootstrap)",
+         "Particle, Iterative (AVF)"],
+    )  # fmt: skip
+    def test_everything_runs(self, text, row):
+        nats, seconds = re.search(rf"^{re.escape(row)} +(\S+) +(\S+)$", text, re.M).groups()
+        assert abs(float(nats)) < 1000
+        assert 0 <= float(seconds) < 60
+
+    @pytest.mark.parametrize("row", ["Variational, Exact", "Kalman"])
+    def test_the_exact_ones_say_why_not(self, text, row):
+        assert re.search(rf"^{row} .*`LinearGaussian`; got `HaresAndFoxes`\. Use `", text, re.M)
+
+    def test_learning_helps_and_the_bound_holds(self, text):
+        def value(row):
+            return float(re.search(rf"^  {row} +(\S+)$", text, re.M)[1])
+
+        before, after = value("AVF, before learning"), value("AVF, after learning")
+        learned, true = value("-log p, learned model"), value("-log p, true model")
+        assert after < before - 5
+        # A free energy lies above -log p, which 500 particles estimate to about 0.02 nats a step.
+        assert after > learned - 0.1
+        # No model predicts data from an island better than the island itself, in expectation;
+        # 300 steps scatter by about 2 / sqrt(300) = 0.12 nats a step.
+        assert learned > true - 0.3
+
+    def test_the_stream_looks_ahead(self, text):
+        assert re.search(r"after 50 steps: [\d.]+ hares and [\d.]+ foxes per trap", text)
+        ranges = re.findall(r"in (-?[\d.]+) to ([\d.]+).*?\(came (-?[\d.]+)\)", text)
+        assert len(ranges) == 8
+        inside = sum(float(low) <= float(came) <= float(high) for low, high, came in ranges)
+        # Nine in ten are expected inside; fewer than half would be another model's forecast.
+        assert inside >= 4

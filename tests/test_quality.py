@@ -1,0 +1,61 @@
+"""The tools that keep the tree readable, as tests; and the two commands of the README."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["-m", "ruff", "check", "."],
+        ["-m", "ruff", "format", "--check", "."],
+        # The interpreter is named so that it finds what is installed beside these tests.
+        ["-m", "basedpyright", "--pythonpath", sys.executable],
+        ["-c", "from importlinter.cli import lint_imports_command; lint_imports_command()"],
+    ],
+    ids=["ruff", "format", "types", "layers"],
+)
+def test_tool(command):
+    done = subprocess.run(
+        [sys.executable, *command], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_ci_runs_the_test_command_of_the_readme():
+    lines = [line for line in README.splitlines() if line.startswith("python3 -m venv")]
+    assert sum("varfilter demo" in line for line in lines) == 1
+    assert sum("pytest" in line for line in lines) == 1
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    # .ci/run reads the command out of the README by this pattern.
+    assert r"s/^\(python3 -m venv .*pytest.*\)$/\1/p" in script
+
+
+def test_the_readme_example_runs(tmp_path):
+    (code,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "pendulum.stream").exists()
+
+
+def test_version_and_help():
+    def varfilter(*arguments: str) -> subprocess.CompletedProcess:
+        command = [sys.executable, "-m", "varfilter", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert re.fullmatch(r"varfilter \d+\.\d+\.\d+\n", varfilter("--version").stdout)
+    shown = varfilter("--help").stdout
+    assert "varfilter demo" in shown
+    assert "varfilter doctor --json" in shown
+    wrong = varfilter("dmeo")
+    assert wrong.returncode == 2
+    assert "demo" in wrong.stderr
