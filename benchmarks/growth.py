@@ -1,9 +1,8 @@
 """Longer sequences: the time of `run`, and the time and memory of a stream that goes on."""
 
-import time
+import copy
 from typing import Any
 
-import numpy as np
 import subjects
 from measure import Race, compiled, growth_exponent, live_bytes, resident_bytes
 
@@ -25,9 +24,9 @@ COLUMNS = {
         ("filter", "filter", "{}"),
         ("pushes", "num_pushes", "{}"),
         ("us a push", "push_us", "{:.1f}"),
-        ("times first", "times_first", "{:.2f}"),
-        ("array bytes", "live_bytes", "{}"),
-        ("MB gained", "resident_gain_mb", "{:.2f}"),
+        ("times a new one", "times_new", "{:.2f}"),
+        ("array bytes gained", "array_bytes_gained", "{}"),
+        ("MB gained", "resident_mb_gained", "{:.2f}"),
     ],
 }
 
@@ -43,14 +42,14 @@ def measure(*, quick: bool) -> dict[str, list[dict[str, Any]]]:
     for name, each in filters.items():
         both["run"] += _run_rows(name, each, model, quick=quick)
     for name, each in filters.items():
-        both["stream"] += _stream_rows(name, each, model, quick=quick)
+        both["stream"].append(_stream_row(name, each, model, quick=quick))
     return both
 
 
 def _run_rows(
     name: str, filter: vf.AbstractFilter, model: vf.AbstractModel, *, quick: bool
 ) -> list[dict[str, Any]]:
-    lengths = [4, 16, 64] if quick else [64, 256, 1024]
+    lengths = [4, 16] if quick else [64, 256, 1024]
     calls = {
         str(length): compiled(vf.run, filter, model, subjects.observations(length), subjects.KEY)[0]
         for length in lengths
@@ -70,33 +69,36 @@ def _run_rows(
     ]
 
 
-def _stream_rows(
+def _stream_row(
     name: str, filter: vf.AbstractFilter, model: vf.AbstractModel, *, quick: bool
-) -> list[dict[str, Any]]:
-    stream = vf.Stream(filter, model, subjects.KEY)
+) -> dict[str, Any]:
+    num_pushes = 200 if quick else 10_000
+    old = vf.Stream(filter, model, subjects.KEY)
+    new = copy.copy(old)  # its own belief; the compiled step is shared
     xs = subjects.observations(64)
-    per_row = 100 if quick else 2000
 
-    def push_many() -> float:
-        times = [time.perf_counter()]
-        for index in range(per_row):
-            stream.push(xs[index % len(xs)]).bound.block_until_ready()
-            times.append(time.perf_counter())
-        return float(np.median(np.diff(times)))
+    def push_many(count: int) -> None:
+        for index in range(count):
+            old.push(xs[index % len(xs)]).bound.block_until_ready()
 
-    push_many()  # a process grows a little when it does something for the first time
-    rows: list[dict[str, Any]] = []
-    resident = resident_bytes()
-    for _ in range(4):
-        seconds = push_many()
-        rows.append(
-            {
-                "filter": name,
-                "num_pushes": stream.t,
-                "push_us": 1e6 * seconds,
-                "times_first": 1e6 * seconds / rows[0]["push_us"] if rows else 1.0,
-                "live_bytes": live_bytes(),
-                "resident_gain_mb": (resident_bytes() - resident) / 1e6,
-            }
-        )
-    return rows
+    push_many(num_pushes // 10)  # what is done for the first time takes memory for good
+    arrays, resident = live_bytes(), resident_bytes()
+    push_many(num_pushes)
+    arrays, resident = live_bytes() - arrays, resident_bytes() - resident
+
+    race = Race(
+        {
+            "new": lambda: new.push(xs[0]).bound.block_until_ready(),
+            "old": lambda: old.push(xs[0]).bound.block_until_ready(),
+        },
+        num_rounds=5 if quick else 101,
+        num_calls=5 if quick else 20,
+    )
+    return {
+        "filter": name,
+        "num_pushes": num_pushes,
+        "push_us": 1e6 * race.seconds("old"),
+        "times_new": race.ratio("old", to="new"),
+        "array_bytes_gained": arrays,
+        "resident_mb_gained": resident / 1e6,
+    }

@@ -71,7 +71,9 @@ def run(
 ) -> tuple[Belief, Filtered]:
     """Filter one sequence: `lax.scan` of `step`; each field of the result has time as first axis.
 
-    - `xs`: (time, *event); NaN marks an unobserved element.
+    - `xs`: (time, *event), at least one step; NaN or None marks an unobserved element. Whole
+      numbers and booleans become floats; infinities are refused. A step, or a sequence, of
+      which nothing was observed is predicted and scores 0.
     - `observed`: optional, the shape of `xs`: False marks an unobserved element.
     - `mask`: optional, (time,): False marks a step that does not exist (padding). The belief
       is frozen there and `bound` is 0.

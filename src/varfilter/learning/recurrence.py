@@ -24,8 +24,8 @@ class Transition(eqx.Module):
 
     state: State
     z: Latent
-    filled: Float[Array, " *event"]
-    exists: Bool[Array, ""]
+    filled: Float[Array, "..."]  # one step, or with the axes (batch, time)
+    exists: Bool[Array, "..."]
 
 
 def recurrence_gradient(

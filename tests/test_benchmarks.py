@@ -1,0 +1,97 @@
+"""`benchmarks/core.py`, run tiny in a subprocess: what it reports, not how fast it was."""
+
+import json
+import os
+import subprocess
+import sys
+from math import inf, isfinite
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SCRIPT = ROOT / "benchmarks" / "core.py"
+SECTIONS = ("steps", "learning", "growth", "streaming")
+
+
+def run_script(*arguments, **variables):
+    # Compiled without optimisation, and once for all runs: the figures are not looked at.
+    quick = {
+        "XLA_FLAGS": "--xla_backend_optimization_level=0",
+        "JAX_COMPILATION_CACHE_DIR": str(ROOT / ".cache" / "jax"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.2",
+    }
+    return subprocess.run(
+        [sys.executable, str(SCRIPT), *map(str, arguments)],
+        env=os.environ | quick | variables,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    path = tmp_path_factory.mktemp("benchmarks") / "core.json"
+    done = run_script("--quick", "--json", path)
+    assert done.returncode == 0, done.stderr
+    return json.loads(path.read_text()), done.stdout
+
+
+def test_every_figure_is_a_positive_number(report):
+    results, _ = report
+    tables = [rows for name in SECTIONS for rows in results[name].values()]
+    assert len(tables) == 6
+    # These may be zero or negative: gains, a distance, and (at tiny sizes) the fitted growth.
+    signed = {"array_bytes_gained", "resident_mb_gained", "difference", "exponent"}
+    for row in (row for rows in tables for row in rows):
+        for name, value in row.items():
+            if name in signed:
+                assert isfinite(value), row
+            elif name != "filter":
+                assert 0 < value < inf, row
+
+
+def test_every_filter_is_measured(report):
+    results, printed = report
+    small = {row["filter"] for row in results["steps"]["small"]}
+    assert small == {
+        "Prior", "Amortized", "Recurrent", "Iterative K=1, gradients", "Iterative K=1, errors",
+        "GradientDescent K=20", "ParticleFilter(Prior, 100)", "Exact", "KalmanFilter",
+    }  # fmt: skip
+    music = {row["filter"] for row in results["steps"]["music"]}
+    assert music == {"Prior", "Iterative K=1, gradients"}
+    pushes = [row["filter"] for row in results["streaming"]["pushes"]]
+    assert pushes == ["filterpy", "cuthbert", "Stream(KalmanFilter)", "Stream(Iterative)"]
+    for name in small | set(pushes):
+        assert name in printed
+
+
+def test_both_ways_of_learning_find_the_same_gradient(report):
+    (row,) = report[0]["learning"]["updates"]
+    # Float32 sums in another order: some tens of roundings of 6e-8.
+    assert row["difference"] < 1e-5
+
+
+def test_a_stream_gains_no_arrays(report):
+    rows = report[0]["growth"]["stream"]
+    assert [row["array_bytes_gained"] for row in rows] == [0, 0]
+
+
+def test_run_is_timed_at_growing_lengths(report):
+    rows = report[0]["growth"]["run"]
+    for name in ("KalmanFilter", "Iterative"):
+        own = [row for row in rows if row["filter"] == name]
+        lengths = [row["num_steps"] for row in own]
+        assert lengths == [4, 16]
+        for row in own:
+            assert row["step_us"] == pytest.approx(1e3 * row["run_ms"] / row["num_steps"])
+
+
+def test_a_missing_peer_is_named_with_the_line_that_installs_it(tmp_path):
+    (tmp_path / "filterpy.py").write_text("raise ImportError('not here')")
+    done = run_script("--quick", PYTHONPATH=str(tmp_path))
+    assert done.returncode == 1
+    assert "filterpy" in done.stderr
+    assert "pip install 'varfilter[benchmark]'" in done.stderr
+    assert "Traceback" not in done.stderr
