@@ -1,6 +1,7 @@
-"""Strict types and shapes for every test, and one compilation cache for all of them."""
+"""Strict types and shapes for every test.
 
-from pathlib import Path
+There is no compilation cache: writing one aborts the process now and then in jaxlib 0.10.
+"""
 
 import jax
 from jaxtyping import install_import_hook
@@ -9,6 +10,3 @@ install_import_hook("varfilter", "beartype.beartype")
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
-# Compiling is the main cost of these tests; what one run compiled the next one reads.
-jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parent.parent / ".cache" / "jax"))
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)

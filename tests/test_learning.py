@@ -81,7 +81,7 @@ def test_step_by_step_gradient_is_the_derivative_of_the_free_energy():
 
                 return jax.lax.scan(step, model.init(), problems)[1]
 
-            return jnp.sum(jax.vmap(sequence)(problems)) / jnp.sum(batch.mask)
+            return jnp.sum(jax.vmap(sequence)(problems)) / float(batch.mask.sum())
 
         where = lambda m: m.transition.carry.weight  # noqa: E731
         weight = where(model)

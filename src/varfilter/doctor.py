@@ -167,7 +167,8 @@ def _exact_step() -> list[Row]:
             xs
         )
         covariances = jax.vmap(lambda posterior: posterior.covariance)(found)
-        first = (model.initial.mean, model.initial.covariance)
+        initial = model.initial
+        first = (np.asarray(initial.mean), np.asarray(initial.covariance))
         means, wanted, evidences = zip(
             *(oracles.one_step(model, *first, x) for x in xs), strict=True
         )

@@ -23,8 +23,8 @@ from varfilter.stream import Stream
 IMAGE_SIZE, LATENT_SIZE, HIDDEN_SIZE = 16, 6, 64
 NUM_STEPS = 30
 NUM_TRAIN, NUM_TEST = 1024, 64
-NUM_UPDATES, BATCH_SIZE, NUM_PHI_STEPS = 600, 16, 6
-NUM_ANNEALING = 200
+NUM_UPDATES, BATCH_SIZE, NUM_PHI_STEPS = 400, 16, 6
+NUM_ANNEALING = 130
 SHOWN_STEPS = 60
 MIDDLE, HORIZON = 30, 10
 FAULT, FAULT_STEPS, FAULT_ANGLE = 45, 2, 1.6
@@ -116,8 +116,8 @@ def swing(key: PRNGKeyArray, progress: Progress) -> PendulumResult:
         "particles": ("AVF as proposal of 16 particles (FIVO)", ParticleFilter(avf.inference, 16)),
         "avf": ("AVF, 2 iterations", avf),
         "gradient": (
-            "gradient E-step, 50 iterations, AVF's model",
-            VariationalFilter(GradientDescent(num_iterations=50)),
+            "gradient E-step, 30 iterations, AVF's model",
+            VariationalFilter(GradientDescent(num_iterations=30)),
         ),
         "amortized": ("amortized baseline, its own model", trained["amortized"].filter),
         "prior": ("no inference (q = prior), AVF's model", VariationalFilter(Prior())),

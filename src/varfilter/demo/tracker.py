@@ -24,8 +24,8 @@ from varfilter.inference import (
 from varfilter.learning import EndToEnd, TimeParallel
 
 NUM_STEPS = 40
-NUM_TRAIN, NUM_TEST = 512, 256
-NUM_UPDATES, BATCH_SIZE, NUM_PHI_STEPS = 400, 32, 8
+NUM_TRAIN, NUM_TEST = 512, 128
+NUM_UPDATES, BATCH_SIZE, NUM_PHI_STEPS = 300, 32, 4
 HIDDEN_SIZE = 64
 # Averaging the scores over fresh draws: the sampled recursion is noisy, and 2% is a fine line.
 NUM_REPEATS = 4
@@ -84,12 +84,12 @@ def track(key: PRNGKeyArray, progress: Progress) -> TrackerResult:
         ),
     }  # fmt: skip
     descent = GradientDescent(
-        optax.adam(optax.cosine_decay_schedule(0.3, 100)), num_iterations=100, num_samples=4
+        optax.adam(optax.cosine_decay_schedule(0.3, 60)), num_iterations=60, num_samples=4
     )
     methods = {
         "kalman": ("Kalman filter (exact evidence)", KalmanFilter()),
         "exact": ("exact optimum of the sampled recursion", VariationalFilter(Exact())),
-        "gradient": ("gradient E-step, 100 iterations", VariationalFilter(descent)),
+        "gradient": ("gradient E-step, 60 iterations", VariationalFilter(descent)),
         "avf": ("AVF, 2 iterations", trained["avf"].filter),
         "amortized": ("amortized baseline", trained["amortized"].filter),
         "prior": ("no inference (q = prior)", VariationalFilter(Prior())),

@@ -15,6 +15,8 @@ from varfilter.distributions.base import (
 )
 from varfilter.distributions.normal import LOG_2PI, Normal
 
+LARGEST_STD = 12.18  # exp(2.5): the largest standard deviation that `stabilised` admits
+
 
 class Gaussian(AbstractDistribution):
     """N(x; mean, L L^T), L lower triangular with the exponential of `factor`'s diagonal.
@@ -101,6 +103,7 @@ class Gaussian(AbstractDistribution):
         return _linalg.cholesky(jnp.where(both, self.covariance, unit))
 
     def stabilised(self) -> "Gaussian":
-        """Standard deviations given the earlier elements held to [exp(-7.5), exp(2.5)]."""
+        """diag(L) held to [exp(-7.5), exp(2.5)], what lies below it to ±exp(2.5)."""
+        lower = jnp.clip(jnp.tril(self.factor, -1), -LARGEST_STD, LARGEST_STD)
         diagonal = jnp.clip(jnp.diagonal(self.factor), -7.5, 2.5)
-        return Gaussian(self.mean, jnp.tril(self.factor, -1) + jnp.diag(diagonal))
+        return Gaussian(self.mean, lower + jnp.diag(diagonal))
