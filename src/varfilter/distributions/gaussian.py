@@ -100,7 +100,10 @@ class Gaussian(AbstractDistribution):
         """
         both = seen[:, None] & seen[None, :]
         unit = jnp.eye(self.mean.size, dtype=self.mean.dtype)
-        return _linalg.cholesky(jnp.where(both, self.covariance, unit))
+        # With nothing unseen L is known; squaring and factoring it again loses half its digits.
+        whole = jnp.all(seen)
+        partial = _linalg.cholesky(jnp.where(both & ~whole, self.covariance, unit))
+        return jnp.where(whole, self.cholesky, partial)
 
     def stabilised(self) -> "Gaussian":
         """diag(L) held to [exp(-7.5), exp(2.5)], what lies below it to ±exp(2.5)."""
