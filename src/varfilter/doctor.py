@@ -261,8 +261,7 @@ CHECKS: dict[str, Callable[[], list[Row]]] = {
     "bound - evidence": _bounds,
     "converged E-step = exact posterior": _converged,
     "exact step = closed form": _exact_step,
-    # Sums over steps and parameters in another order: 1e-5 is some 100 roundings of float32, and
-    # 1e-10 far from anything but rounding in float64.
+    # Sums over steps and parameters in another order: some 100 roundings of either precision.
     "time-parallel = step-by-step (float32)": partial(_gradients, "float32", 1e-5),
     "time-parallel = step-by-step (x64)": partial(_gradients, "x64", 1e-10),
     "stream = run, padded = unpadded": _drivers,

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from varfilter._tree import detach, select
 from varfilter.filters.variational import VariationalCarry, VariationalFilter
 from varfilter.learning.state import Sequences, masked_mean
-from varfilter.learning.time_parallel import Problem, iteration_loss
+from varfilter.learning.time_parallel import Problem, inference_loss
 from varfilter.model import AbstractModel
 from varfilter.objective import free_energy
 from varfilter.observation import embed_ahead
@@ -57,15 +57,9 @@ def gradients(
                 )  # fmt: skip
                 phi_loss = jnp.zeros(())
                 if problem.record is not None:
-                    prior = frozen_model.prior(frozen.state)
-                    records = problem.record
-                    each = jax.vmap(
-                        lambda record, k: iteration_loss(
-                            filter, frozen_model, problem, prior, record, k, kl_weight
-                        )
+                    phi_loss = inference_loss(
+                        filter, frozen_model, problem, frozen_model.prior(frozen.state), kl_weight
                     )
-                    num_iterations = jax.tree.leaves(records)[0].shape[0]
-                    phi_loss = jnp.mean(each(records, jnp.arange(num_iterations)))
                 features = x.features if complete else model.embed(seen.filled)
                 state = model.advance(belief.state, z, features)
                 after = VariationalCarry(state, trace.inferred.memory)

@@ -12,13 +12,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from varfilter._arguments import require_positive, require_weight
 from varfilter._tree import select
 from varfilter.filtering import Belief
 from varfilter.filters.base import AbstractFilter
 from varfilter.filters.variational import VariationalFilter
+from varfilter.inference.base import AbstractInference
 from varfilter.learning.recurrence import Transition, recurrence_gradient
 from varfilter.learning.state import (
     Learning,
@@ -249,35 +250,34 @@ def phi_gradients(
     `problems` and `scored` have one leading axis: steps of any sequences, in any order.
     """
 
-    count, num_iterations = jax.tree.leaves(problems.record)[0].shape[:2]
-    # One axis for problems and iterations alike: one large product for each layer.
-    owner, index = jnp.divmod(jnp.arange(count * num_iterations), num_iterations)
-    records = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), problems.record)
-    problems, priors = jax.tree.map(lambda leaf: leaf[owner], (problems, scored.prior))
-
     def loss(filter: VariationalFilter) -> Float[Array, ""]:
-        each = jax.vmap(lambda *parts: iteration_loss(filter, model, *parts, kl_weight))
-        return masked_mean(each(problems, priors, records, index), problems.is_seen)
+        each = jax.vmap(lambda p, prior: inference_loss(filter, model, p, prior, kl_weight))
+        return masked_mean(each(problems, scored.prior), problems.is_seen)
 
     return eqx.filter_grad(loss)(filter)
 
 
-def iteration_loss(
+def inference_loss(
     filter: VariationalFilter,
     model: AbstractModel,
     problem: Problem,
     prior: Any,
-    record: Any,
-    index: Int[Array, ""],
     kl_weight: Array,
 ) -> Float[Array, ""]:
-    """F_t(revise(q_k, signal_k)) of iteration k: what φ minimises there."""
+    """The mean over iterations k of F_t(revise(q_k, signal_k)): what φ minimises at one step."""
+    inference: AbstractInference = filter.inference
     # Recurrent features are not the inference's to change: it sees x_t through `filled` alone.
-    q = filter.inference.revise(record, Observation(problem.x, problem.filled, None))
-    return free_energy(
-        q, model, problem.state, problem.x, jax.random.fold_in(problem.key, index),
-        prior=prior, num_samples=filter.num_samples, kl_weight=kl_weight,
-    ).total  # fmt: skip
+    observation = Observation(problem.x, problem.filled, None)
+    num_iterations = jax.tree.leaves(problem.record)[0].shape[0]
+
+    def iteration_loss(record: Any, index: Array) -> Float[Array, ""]:
+        q = inference.revise(record, observation)
+        return free_energy(
+            q, model, problem.state, problem.x, jax.random.fold_in(problem.key, index),
+            prior=prior, num_samples=filter.num_samples, kl_weight=kl_weight,
+        ).total  # fmt: skip
+
+    return jnp.mean(jax.vmap(iteration_loss)(problem.record, jnp.arange(num_iterations)))
 
 
 def _random_slices(tree: Any, num_slices: int, key: PRNGKeyArray) -> Any:
