@@ -30,10 +30,6 @@ def run_script(*arguments, **variables):
     )
 
 
-# One run of the benchmarks serves all of these.
-pytestmark = pytest.mark.xdist_group("benchmarks")
-
-
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
     path = tmp_path_factory.mktemp("benchmarks") / "core.json"

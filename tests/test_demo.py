@@ -7,9 +7,6 @@ import sys
 
 import pytest
 
-# One run of the demo serves all of these.
-pytestmark = pytest.mark.xdist_group("demo")
-
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):

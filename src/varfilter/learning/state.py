@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from varfilter._arguments import kind, require_key, require_optimizer
 from varfilter._optax import descend
-from varfilter._tree import all_finite, select, strong
+from varfilter._tree import all_finite, select, stays_finite, strong
 from varfilter.contracts import (
     as_booleans,
     as_observations,
@@ -147,8 +147,9 @@ def guarded_update(
             " Update with the learner that began it, or `init` anew."
         )
     step, next_state = descend(optimizer, gradient, optimizer_state, parameters)
-    # A finite gradient can still overflow in the optimizer, so the step itself is checked too.
-    good = all_finite(gradient) & all_finite(step)
+    # A finite gradient can still overflow in the optimizer: in the step, or in its state. Adam's
+    # mean square of 1e30 is infinite, and would hold the parameters still ever after.
+    good = all_finite(gradient) & all_finite(step) & stays_finite(optimizer_state, next_state)
     module = select(good, eqx.apply_updates(module, step), module)
     return module, select(good, next_state, optimizer_state), ~good
 
