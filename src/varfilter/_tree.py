@@ -35,23 +35,6 @@ def strong(tree: T) -> T:
     )
 
 
-def all_finite(tree: PyTree) -> Bool[Array, ""]:
-    """Whether every element of every float array of `tree` is finite."""
-    leaves = [leaf for leaf in jax.tree.leaves(tree) if eqx.is_inexact_array(leaf)]
-    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in leaves] or [jnp.array(True)]))
-
-
-def stays_finite(before: PyTree, after: PyTree) -> Bool[Array, ""]:
-    """Whether no element that was finite in `before` is not in `after` (some begin infinite)."""
-    pairs = zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True)
-    good = [
-        jnp.all(jnp.isfinite(new) | ~jnp.isfinite(old))
-        for old, new in pairs
-        if eqx.is_inexact_array(new)
-    ]
-    return jnp.all(jnp.stack(good or [jnp.array(True)]))
-
-
 def flat(tree: PyTree) -> Float[Array, " size"]:
     """All float arrays of `tree`, one after another, as one vector."""
     leaves = [jnp.ravel(leaf) for leaf in jax.tree.leaves(tree) if eqx.is_inexact_array(leaf)]
