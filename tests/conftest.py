@@ -3,7 +3,12 @@
 There is no compilation cache: writing one aborts the process now and then in jaxlib 0.10.
 """
 
+import os
 from pathlib import Path
+
+# Nearly all the time of these tests goes into compiling programs that run once, here and in the
+# commands they start. (The demo runs as its users run it.)
+os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
 
 import jax
 import pytest

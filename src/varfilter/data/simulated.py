@@ -1,5 +1,6 @@
 """Simulated worlds: a tracked particle, and a pendulum filmed by a poor camera."""
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -40,6 +41,7 @@ class Pendulum(NamedTuple):
     angles: Float[Array, "num_sequences num_steps"]
 
 
+@functools.partial(jax.jit, static_argnums=(0, 1), static_argnames=("image_size",))
 def pendulum_video(
     num_sequences: int,
     num_steps: int,

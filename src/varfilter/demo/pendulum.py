@@ -70,10 +70,11 @@ class PendulumResult:
 
 def swing(key: PRNGKeyArray, progress: Progress) -> PendulumResult:
     """Train model and inference from images alone; score; then watch a film with a fault."""
-    key_train, key_test, key_model, key_avf, key_amortized, key_rest = jax.random.split(key, 6)
+    key_films, key_model, key_avf, key_amortized, key_rest = jax.random.split(key, 5)
     key_fit, key_score, key_watch, key_film = jax.random.split(key_rest, 4)
-    train_set = pendulum_video(NUM_TRAIN, NUM_STEPS, key_train)
-    test_set = pendulum_video(NUM_TEST, NUM_STEPS, key_test)
+    films = pendulum_video(NUM_TRAIN + NUM_TEST, NUM_STEPS, key_films)
+    train_xs = films.videos[:NUM_TRAIN]
+    test_xs, test_clean = films.videos[NUM_TRAIN:], films.clean[NUM_TRAIN:]
     # A model with a deterministic recurrence: what z_t is worth for later steps (here, the speed
     # of the pendulum) is no part of F_t, so a local inference would not learn to store it there.
     model = SRNN(
@@ -97,14 +98,14 @@ def swing(key: PRNGKeyArray, progress: Progress) -> PendulumResult:
                 phi=adam(3e-3, NUM_UPDATES * NUM_PHI_STEPS),
                 num_phi_steps=NUM_PHI_STEPS,
             ),
-            model, VariationalFilter(iterative), train_set.videos, key_fit,
+            model, VariationalFilter(iterative), train_xs, key_fit,
             num_updates=NUM_UPDATES, batch_size=BATCH_SIZE, num_annealing=NUM_ANNEALING,
             progress=progress,
         ),
         "amortized": train(
             "the amortized baseline on the pendulum",
             EndToEnd(theta=adam(3e-3, NUM_UPDATES), phi=adam(3e-3, NUM_UPDATES)),
-            model, VariationalFilter(amortized), train_set.videos, key_fit,
+            model, VariationalFilter(amortized), train_xs, key_fit,
             num_updates=NUM_UPDATES, batch_size=BATCH_SIZE, num_annealing=NUM_ANNEALING,
             progress=progress,
         ),
@@ -126,13 +127,13 @@ def swing(key: PRNGKeyArray, progress: Progress) -> PendulumResult:
         short: score(
             name,
             trained["amortized"].model if short == "amortized" else learned,
-            filter, test_set.videos, test_set.clean, key_score,
+            filter, test_xs, test_clean, key_score,
             train_seconds=trained[short].seconds if short in trained else None,
             progress=progress,
         )
         for short, (name, filter) in methods.items()
     }  # fmt: skip
-    level = _alarm_level(learned, avf, test_set.videos, key_watch)
+    level = _alarm_level(learned, avf, test_xs, key_watch)
     return PendulumResult(
         scores, trained, _watch(learned, avf, key_film, key_watch, level, progress)
     )
