@@ -178,7 +178,7 @@ FITTING = {
         TypeError, "`VariationalFilter(Amortized)`", "`DeepMarkov`",
     ),
     "posterior of another family": (
-        lambda: run(filter=VariationalFilter(vf.Amortized(lambda state, x: vf.Bernoulli(x.x)))),
+        lambda: run(filter=VariationalFilter(vf.Amortized(lambda p, state, x: vf.Bernoulli(x.x)))),
         TypeError, "`VariationalFilter(Amortized)`", "`LinearGaussian`",
     ),
     "recurrent of another model": (

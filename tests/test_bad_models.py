@@ -234,7 +234,7 @@ def test_a_filter_that_changes_its_carry():
 
 
 def test_an_inference_that_returns_no_posterior():
-    network = vf.Amortized(lambda state, observation: observation.x)
+    network = vf.Amortized(lambda prior, state, observation: observation.x)
     refuses(
         lambda: vf.start(vf.VariationalFilter(network), Walk()),
         TypeError, "`VariationalFilter(Amortized)`", "`Walk`",

@@ -43,8 +43,20 @@ def gradient_distances(build, num_iterations: int, *, has_x0: bool) -> tuple[flo
     return theta, phi
 
 
-@pytest.mark.parametrize("num_iterations", [1, 3])
-@pytest.mark.parametrize("build", [worlds.linear_gaussian, worlds.deep_markov, worlds.srnn])
+@pytest.mark.parametrize(
+    ("build", "num_iterations"),
+    [
+        (worlds.linear_gaussian, 1),
+        (worlds.linear_gaussian, 3),
+        (worlds.linear_dynamics, 1),
+        (worlds.deep_markov, 1),
+        (worlds.deep_markov, 3),
+        (worlds.vrnn, 1),
+        (worlds.srnn, 1),
+        (worlds.srnn, 3),
+        (worlds.svg, 1),
+    ],
+)
 def test_time_parallel_gradients_equal_step_by_step_ones(build, num_iterations):
     # The same sums in another order: a few dozen roundings of 6e-8 each.
     assert max(gradient_distances(build, num_iterations, has_x0=False)) < 1e-5

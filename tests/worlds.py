@@ -1,5 +1,7 @@
 """Small models, data and tools that several test files share."""
 
+import functools
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -7,6 +9,8 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 import varfilter as vf
+from varfilter.models import BernoulliImage, VaryingNormalHead
+from varfilter.nn import DCGAN, VGG
 
 KEY = jax.random.key(20)
 
@@ -59,16 +63,62 @@ def srnn(size: int = 4, latent: int = 3) -> vf.SRNN:
     )  # fmt: skip
 
 
+def vrnn(size: int = 4, latent: int = 3) -> vf.VRNN:
+    """A small model whose recurrence sees both x and z, with a quantised Gaussian output."""
+    return vf.VRNN(
+        size, latent,
+        recurrent_size=5, data_feature_size=6, latent_feature_size=4, prior_size=5,
+        decoder_size=6, num_layers=1, head=functools.partial(VaryingNormalHead, width=0.01),
+        key=jax.random.key(4),
+    )  # fmt: skip
+
+
+def svg(latent: int = 3, **options) -> vf.SVG:
+    """A small model of 8x8 images: the coders have one stage."""
+    return vf.SVG(
+        1, latent,
+        coder=VGG(widths=((4, 3),)), code_size=5, recurrent_size=4,
+        key=jax.random.key(5), **options,
+    )  # fmt: skip
+
+
+def svg_bernoulli(latent: int = 3) -> vf.SVG:
+    """The same with DCGAN coders and black and white pixels."""
+    return vf.SVG(
+        2, latent,
+        coder=DCGAN(widths=(4,)), code_size=5, recurrent_size=4, head=BernoulliImage(),
+        key=jax.random.key(6),
+    )  # fmt: skip
+
+
+def linear_dynamics(size: int = 4, latent: int = 2) -> vf.LinearDynamics:
+    """Linear latents under a small network."""
+    return vf.LinearDynamics(size, latent, hidden_size=6, num_layers=1, key=jax.random.key(7))
+
+
+def baseline(model: vf.AbstractModel, key=KEY) -> vf.AbstractInference:
+    """The hand-made inference of a model, or the generic one, small."""
+    small = {"hidden_size": 6, "key": key}
+    match model:
+        case vf.VRNN():
+            return vf.Amortized(vf.VRNNPosterior(model, num_layers=1, **small))
+        case vf.SRNN():
+            return vf.Amortized(vf.SRNNPosterior(model, num_layers=1, **small))
+        case vf.SVG():
+            return vf.Recurrent(vf.SVGPosterior(model, **small))
+    return vf.Amortized(vf.MLPPosterior(model, num_layers=1, **small))
+
+
 def observations(model: vf.AbstractModel, num_steps: int, seed: int = 3) -> np.ndarray:
     """A complete sequence drawn from the model."""
     return np.asarray(vf.generate(model, num_steps, jax.random.key(seed))[0])
 
 
 def with_gaps(xs: np.ndarray) -> np.ndarray:
-    """`xs` (time, size) with single elements missing and two whole steps missing in a row."""
+    """`xs` (time, *event) with single elements missing and two whole steps missing in a row."""
     xs = np.array(xs)
-    xs[1, 0] = np.nan
-    xs[4, -1] = np.nan
+    xs[1].flat[0] = np.nan
+    xs[4].flat[-1] = np.nan
     xs[2:4] = np.nan
     return xs
 

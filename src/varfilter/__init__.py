@@ -38,10 +38,14 @@ from varfilter.inference import (
     Prior,
     Recurrent,
     SignedLog,
+    SRNNPosterior,
+    SRNNResidualPosterior,
+    SVGPosterior,
+    VRNNPosterior,
 )
 from varfilter.learning import EndToEnd, Learning, Metrics, TimeParallel
 from varfilter.model import AbstractModel
-from varfilter.models import SRNN, DeepMarkov, LinearGaussian
+from varfilter.models import SRNN, SVG, VRNN, DeepMarkov, LinearDynamics, LinearGaussian
 from varfilter.objective import FreeEnergy, free_energy
 from varfilter.observation import Observation
 from varfilter.stream import Stream
@@ -50,6 +54,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "SRNN",
+    "SVG",
+    "VRNN",
     "AbstractDistribution",
     "AbstractFilter",
     "AbstractInference",
@@ -75,6 +81,7 @@ __all__ = [
     "LayerNorm",
     "LearnedStep",
     "Learning",
+    "LinearDynamics",
     "LinearGaussian",
     "MLPPosterior",
     "MeanNormalized",
@@ -88,9 +95,13 @@ __all__ = [
     "PrecisionWeightedErrors",
     "Prior",
     "Recurrent",
+    "SRNNPosterior",
+    "SRNNResidualPosterior",
+    "SVGPosterior",
     "SignedLog",
     "Stream",
     "TimeParallel",
+    "VRNNPosterior",
     "VariationalFilter",
     "__version__",
     "forecast",

@@ -2,6 +2,12 @@
 
 from varfilter.inference.amortized import Amortized, MLPPosterior
 from varfilter.inference.base import AbstractInference, Inferred
+from varfilter.inference.baselines import (
+    SRNNPosterior,
+    SRNNResidualPosterior,
+    SVGPosterior,
+    VRNNPosterior,
+)
 from varfilter.inference.exact import Exact
 from varfilter.inference.gradient import GradientDescent
 from varfilter.inference.iterative import Iterative
@@ -27,5 +33,9 @@ __all__ = [
     "PrecisionWeightedErrors",
     "Prior",
     "Recurrent",
+    "SRNNPosterior",
+    "SRNNResidualPosterior",
+    "SVGPosterior",
     "SignedLog",
+    "VRNNPosterior",
 ]

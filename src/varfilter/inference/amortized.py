@@ -20,19 +20,19 @@ from varfilter.observation import Observation
 
 
 class Amortized(AbstractInference):
-    """q = network(state, observation), in one shot (paper, eq. 4).
+    """q = network(prior, state, observation), in one shot (paper, eq. 4).
 
     `network` is any module that returns a posterior of the prior's structure; it never sees
     the free energy. It learns end to end (`learning.EndToEnd`): its true gradient runs
     through all later steps.
     """
 
-    network: Callable[[State, Observation], Any]
+    network: Callable[[Any, State, Observation], Any]
 
     def __check_init__(self):
         if isinstance(self.network, type) or not callable(self.network):
             raise TypeError(
-                f"`network` must map (state, observation) to q; got {kind(self.network)}."
+                f"`network` must map (prior, state, observation) to q; got {kind(self.network)}."
                 " For example `MLPPosterior(model, key=key)`."
             )
 
@@ -47,7 +47,8 @@ class Amortized(AbstractInference):
         kl_weight: float | Float[Array, ""] = 1.0,
     ) -> Inferred:
         """The network's answer."""
-        return Inferred(self.network(state, observation), memory, jnp.zeros((0,)))
+        posterior = self.network(model.prior(state), state, observation)
+        return Inferred(posterior, memory, jnp.zeros((0,)))
 
 
 class MLPPosterior(eqx.Module):
@@ -74,7 +75,7 @@ class MLPPosterior(eqx.Module):
         self.out = linear(hidden_size, shapes.parameter_size, key=key_out)
         self.like = shapes.frozen_prior
 
-    def __call__(self, state: State, observation: Observation) -> Any:
+    def __call__(self, prior: Any, state: State, observation: Observation) -> Any:
         """q(z_t | x_t, state_t)."""
         inputs = jnp.concatenate([jnp.ravel(observation.filled), flat(state)])
         return posterior_like(self.like, self.out(self.trunk(inputs)))

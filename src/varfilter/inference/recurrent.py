@@ -25,14 +25,14 @@ class RecurrentNetwork(Protocol):
         ...
 
     def __call__(
-        self, memory: Memory, state: State, observation: Observation
+        self, memory: Memory, prior: Any, state: State, observation: Observation
     ) -> tuple[Memory, Any]:
         """(memory after this observation, q)."""
         ...
 
 
 class Recurrent(AbstractInference):
-    """q, memory = network(memory, state, observation).
+    """q, memory = network(memory, prior, state, observation).
 
     At a step without any observation the memory advances on the predicted observation: time
     goes on, and q = p.
@@ -43,8 +43,9 @@ class Recurrent(AbstractInference):
     def __check_init__(self):
         if isinstance(self.network, type) or not isinstance(self.network, RecurrentNetwork):
             raise TypeError(
-                "`network` must have `init()` and map (memory, state, observation) to (memory, q);"
-                f" got {kind(self.network)}. For example `LSTMPosterior(model, key=key)`."
+                "`network` must have `init()` and map (memory, prior, state, observation) to"
+                f" (memory, q); got {kind(self.network)}."
+                " For example `LSTMPosterior(model, key=key)`."
             )
 
     def init(self, model: AbstractModel) -> Memory:
@@ -62,7 +63,7 @@ class Recurrent(AbstractInference):
         kl_weight: float | Float[Array, ""] = 1.0,
     ) -> Inferred:
         """The network's answer."""
-        memory, posterior = self.network(memory, state, observation)
+        memory, posterior = self.network(memory, model.prior(state), state, observation)
         return Inferred(posterior, memory, jnp.zeros((0,)))
 
 
@@ -91,7 +92,7 @@ class LSTMPosterior(eqx.Module):
         return self.hidden, self.cell_state
 
     def __call__(
-        self, memory: Memory, state: State, observation: Observation
+        self, memory: Memory, prior: Any, state: State, observation: Observation
     ) -> tuple[Memory, Any]:
         """Advance the LSTM on x_t and read q off it."""
         memory = self.cell(jnp.ravel(observation.filled), memory)

@@ -1,8 +1,29 @@
 """Models on the core's five functions, each readable beside its equations."""
 
 from varfilter.models.deep_markov import DeepMarkov
-from varfilter.models.heads import BernoulliHead, NormalHead
+from varfilter.models.heads import (
+    BernoulliHead,
+    BernoulliImage,
+    NormalHead,
+    NormalImage,
+    VaryingNormalHead,
+)
+from varfilter.models.linear_dynamics import LinearDynamics
 from varfilter.models.linear_gaussian import LinearGaussian
 from varfilter.models.srnn import SRNN
+from varfilter.models.svg import SVG
+from varfilter.models.vrnn import VRNN
 
-__all__ = ["SRNN", "BernoulliHead", "DeepMarkov", "LinearGaussian", "NormalHead"]
+__all__ = [
+    "SRNN",
+    "SVG",
+    "VRNN",
+    "BernoulliHead",
+    "BernoulliImage",
+    "DeepMarkov",
+    "LinearDynamics",
+    "LinearGaussian",
+    "NormalHead",
+    "NormalImage",
+    "VaryingNormalHead",
+]

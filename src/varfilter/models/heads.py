@@ -1,11 +1,14 @@
-"""Output heads: from a decoder's last layer to the distribution of an observation."""
+"""Output heads: from a decoder's last layer, or its maps, to the distribution of x_t."""
+
+from typing import ClassVar
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from varfilter._arguments import require_positive
-from varfilter.distributions import Bernoulli, Normal
+from varfilter.distributions import Bernoulli, DiscretizedNormal, Normal
 from varfilter.nn import linear
 
 
@@ -34,6 +37,45 @@ class NormalHead(eqx.Module):
         return Normal(mean, self.log_var.reshape(self.shape)).stabilised()
 
 
+class VaryingNormalHead(eqx.Module):
+    """N(W h + b, exp(clip(V h + c))): mean and log-variance both depend on the latent.
+
+    `width` is the distance of two neighbouring levels of quantised data; the head then gives
+    the probability of x's bin (`DiscretizedNormal`) instead of a density.
+    """
+
+    mean: eqx.nn.Linear
+    log_var: eqx.nn.Linear
+    shape: tuple[int, ...] = eqx.field(static=True)
+    log_var_range: tuple[float, float] = eqx.field(static=True)
+    width: float | None = eqx.field(static=True)
+
+    def __init__(
+        self,
+        hidden_size: int,
+        shape: tuple[int, ...],
+        *,
+        log_var_range: tuple[float, float] = (-20.0, 5.0),
+        width: float | None = None,
+        key: PRNGKeyArray,
+    ):
+        key_mean, key_log_var = jax.random.split(key)
+        size = num_elements(shape)
+        self.mean = linear(hidden_size, size, key=key_mean)
+        self.log_var = linear(hidden_size, size, key=key_log_var)
+        self.shape = shape
+        self.log_var_range = log_var_range
+        self.width = width
+
+    def __call__(self, hidden: Float[Array, " hidden"]) -> Normal | DiscretizedNormal:
+        """The distribution of x given the decoder's last layer."""
+        mean = self.mean(hidden).reshape(self.shape)
+        log_var = jnp.clip(self.log_var(hidden), *self.log_var_range).reshape(self.shape)
+        if self.width is None:
+            return Normal(mean, log_var)
+        return DiscretizedNormal(mean, log_var, self.width)
+
+
 class BernoulliHead(eqx.Module):
     """P(x = 1) = sigmoid(W h + b)."""
 
@@ -47,6 +89,34 @@ class BernoulliHead(eqx.Module):
     def __call__(self, hidden: Float[Array, " hidden"]) -> Bernoulli:
         """The distribution of x given the decoder's last layer."""
         return Bernoulli(self.logits(hidden).reshape(self.shape))
+
+
+class NormalImage(eqx.Module):
+    """From two maps a channel: the mean through a sigmoid, and the log-variance, at least -10.
+
+    Pixels lie in [0, 1] on levels `width` apart; `width=None` gives a density instead.
+    """
+
+    num_maps: ClassVar[int] = 2
+    width: float | None = eqx.field(static=True, default=1 / 255)
+
+    def __call__(self, maps: Float[Array, "_maps height width"]) -> Normal | DiscretizedNormal:
+        """The distribution of a frame given the decoder's maps."""
+        mean, log_var = jnp.split(maps, 2)
+        mean, log_var = jax.nn.sigmoid(mean), jnp.maximum(log_var, -10.0)
+        if self.width is None:
+            return Normal(mean, log_var)
+        return DiscretizedNormal(mean, log_var, self.width, low=0.0, high=1.0)
+
+
+class BernoulliImage(eqx.Module):
+    """From one map a channel: P(pixel = 1) = sigmoid(map)."""
+
+    num_maps: ClassVar[int] = 1
+
+    def __call__(self, maps: Float[Array, "_maps height width"]) -> Bernoulli:
+        """The distribution of a frame given the decoder's maps."""
+        return Bernoulli(maps)
 
 
 def as_shape(shape: tuple[int, ...] | int) -> tuple[int, ...]:

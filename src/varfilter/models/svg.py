@@ -1,0 +1,153 @@
+"""SVG: stochastic video generation with a learned prior."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from varfilter._arguments import require_all_positive, require_key
+from varfilter.distributions import Normal
+from varfilter.model import AbstractModel
+from varfilter.models.heads import NormalImage
+from varfilter.nn import LSTM, VGG, linear
+from varfilter.nn.coders import Skips
+from varfilter.nn.lstm import Hidden
+
+
+class SVGFeatures(eqx.Module):
+    """The frame's code, what it adds to the gates of the two LSTMs, and its skip maps."""
+
+    code: Float[Array, " code"]
+    to_prior: Float[Array, " gates"]
+    to_predictor: Float[Array, " gates"]
+    skips: Skips | None
+
+
+class SVGState(eqx.Module):
+    """The LSTMs' states, and what the last frame sends to the predictor and the decoder."""
+
+    prior: Hidden
+    predictor: tuple[Hidden, Hidden]
+    to_predictor: Float[Array, " gates"]
+    skips: Skips | None
+
+
+class SVG(AbstractModel):
+    """h = encoder(x);  z_t ~ N(LSTM(h_{t-1}, ...));  g_t = predictor([z_t, h_{t-1}], ...);
+    x_t ~ head(decoder(g_t, skips of x_{t-1}))   (Denton, Fergus 2018; the learned prior).
+
+    - `coder`: `VGG()` or `DCGAN()`; it fixes the side of the images.
+    - `head`: from the decoder's maps to the distribution of a frame.
+    - `use_skips`: the decoder sees the maps of the last frame. The original AVF code puts
+      zeros in their place (spec 5.1), which `use_skips=False` does.
+    """
+
+    encoder: Any
+    prior_lstm: LSTM
+    prior_mean: eqx.nn.Linear
+    prior_log_var: eqx.nn.Linear
+    predictor: tuple[LSTM, LSTM]
+    predictor_out: eqx.nn.Linear
+    decoder: Any
+    head: Callable[[Array], Any]
+    use_skips: bool = eqx.field(static=True)
+    image_shape: tuple[int, int, int] = eqx.field(static=True)
+
+    def __init__(
+        self,
+        channels: int = 1,
+        latent_size: int = 512,
+        *,
+        coder: Any = None,
+        code_size: int = 128,
+        recurrent_size: int = 256,
+        head: Any = None,
+        use_skips: bool = True,
+        key: PRNGKeyArray,
+    ):
+        require_all_positive(
+            channels=channels,
+            latent_size=latent_size,
+            code_size=code_size,
+            recurrent_size=recurrent_size,
+        )
+        require_key(key)
+        coder = VGG() if coder is None else coder
+        head = NormalImage() if head is None else head
+        keys = jax.random.split(key, 8)
+        self.encoder = coder.encoder(channels, code_size, key=keys[0])
+        self.prior_lstm = LSTM(code_size, recurrent_size, key=keys[1])
+        self.prior_mean = linear(recurrent_size, latent_size, key=keys[2])
+        self.prior_log_var = linear(recurrent_size, latent_size, key=keys[3])
+        self.predictor = (
+            LSTM(code_size, recurrent_size, late_size=latent_size, key=keys[4]),
+            LSTM(recurrent_size, recurrent_size, key=keys[5]),
+        )
+        self.predictor_out = linear(recurrent_size, code_size, key=keys[6])
+        self.decoder = coder.decoder(code_size, head.num_maps * channels, key=keys[7])
+        self.head = head
+        self.use_skips = use_skips
+        self.image_shape = (channels, coder.image_size, coder.image_size)
+
+    def init(self, x0: Float[Array, "channels height width"] | None = None) -> SVGState:
+        """The learned states after `x0`; without it, after a code and skip maps of zeros."""
+        if x0 is None:
+            code, skips = jax.tree.map(
+                lambda s: jnp.zeros(s.shape, s.dtype),
+                jax.eval_shape(self.encoder, jnp.zeros(self.image_shape)),
+            )
+        else:
+            code, skips = self.encoder(x0 - 0.5)
+        first, second = self.predictor
+        return self._follow(
+            (first.init(), second.init()), self.prior_lstm.init(), self._features(code, skips)
+        )
+
+    def embed(self, x: Float[Array, "channels height width"]) -> SVGFeatures:
+        """The encoder's view of the frame."""
+        return self._features(*self.encoder(x - 0.5))
+
+    def prior(self, state: SVGState) -> Normal:
+        """p(z_t | x_<t)."""
+        hidden, _ = state.prior
+        return Normal(self.prior_mean(hidden), self.prior_log_var(hidden)).stabilised()
+
+    def emission(self, state: SVGState, z: Float[Array, " latent"]) -> Any:
+        """p(x_t | x_<t, z_<=t)."""
+        _, (hidden, _) = self._predict(state, z)
+        return self.head(self.decoder(jnp.tanh(self.predictor_out(hidden)), self._shown(state)))
+
+    def advance(self, state: SVGState, z: Array, features: SVGFeatures) -> SVGState:
+        """Keep the predictor's states; feed the frame's code to the prior."""
+        return self._follow(self._predict(state, z), state.prior, features)
+
+    def _features(self, code: Array, skips: Skips) -> SVGFeatures:
+        return SVGFeatures(
+            code,
+            self.prior_lstm.project(code),
+            self.predictor[0].project(code),
+            skips if self.use_skips else None,
+        )
+
+    def _follow(self, predictor: Any, prior: Hidden, features: SVGFeatures) -> SVGState:
+        return SVGState(
+            self.prior_lstm(features.to_prior, prior),
+            predictor,
+            features.to_predictor,
+            features.skips,
+        )
+
+    def _predict(self, state: SVGState, z: Array) -> tuple[Hidden, Hidden]:
+        """The predictor's two layers, one step on."""
+        first, second = self.predictor
+        one = first(state.to_predictor, state.predictor[0], z)
+        return one, second(second.project(one[0]), state.predictor[1])
+
+    def _shown(self, state: SVGState) -> Skips:
+        if state.skips is not None:
+            return state.skips
+        shapes = jax.eval_shape(self.encoder, jnp.zeros(self.image_shape))[1]
+        return jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)

@@ -1,0 +1,113 @@
+"""VRNN: a recurrence over features of the data and of the latents, which shapes both."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from varfilter._arguments import require_all_positive, require_key
+from varfilter.distributions import Normal
+from varfilter.model import AbstractModel
+from varfilter.models.heads import VaryingNormalHead, as_shape, num_elements
+from varfilter.nn import LSTM, Dense, linear
+
+RELU_GAIN = 2.0**0.5
+
+
+class VRNNState(eqx.Module):
+    """h_{t-1}, the LSTM's output after x_{t-1} and z_{t-1}, with its cell."""
+
+    hidden: Float[Array, " hidden"]
+    cell: Float[Array, " hidden"]
+
+
+class VRNNFeatures(eqx.Module):
+    """φ_x(x_t), which the baseline posterior sees, and what it adds to the LSTM's gates."""
+
+    units: Float[Array, " units"]
+    projected: Float[Array, " gates"]
+
+
+class VRNN(AbstractModel):
+    """z_t ~ N(prior[h_{t-1}]);  x_t ~ head(decoder[φ_z(z_t), h_{t-1}]);
+    h_t = LSTM([φ_x(x_t), φ_z(z_t)], h_{t-1})   (Chung et al. 2015).
+
+    The defaults are the paper's model of speech (spec 3.1), but for the head: give one that
+    knows the width of your data's levels.
+    """
+
+    data_features: Dense
+    latent_features: Dense
+    prior_trunk: Dense
+    prior_mean: eqx.nn.Linear
+    prior_log_var: eqx.nn.Linear
+    decoder: Dense
+    head: Any
+    lstm: LSTM
+
+    def __init__(
+        self,
+        observation_shape: tuple[int, ...] | int = 200,
+        latent_size: int = 200,
+        *,
+        recurrent_size: int = 2000,
+        data_feature_size: int = 600,
+        latent_feature_size: int = 500,
+        prior_size: int = 500,
+        decoder_size: int = 600,
+        num_layers: int = 4,
+        head: Callable[..., Any] = VaryingNormalHead,
+        key: PRNGKeyArray,
+    ):
+        require_all_positive(
+            latent_size=latent_size,
+            recurrent_size=recurrent_size,
+            data_feature_size=data_feature_size,
+            latent_feature_size=latent_feature_size,
+            prior_size=prior_size,
+            decoder_size=decoder_size,
+            num_layers=num_layers,
+        )
+        require_key(key)
+        keys = jax.random.split(key, 8)
+        shape = as_shape(observation_shape)
+        relus = functools.partial(
+            Dense, num_layers=num_layers, activation=jax.nn.relu, gain=RELU_GAIN
+        )
+        self.data_features = relus(num_elements(shape), data_feature_size, key=keys[0])
+        self.latent_features = relus(latent_size, latent_feature_size, key=keys[1])
+        self.prior_trunk = relus(recurrent_size, prior_size, key=keys[2])
+        self.prior_mean = linear(prior_size, latent_size, key=keys[3])
+        self.prior_log_var = linear(prior_size, latent_size, key=keys[4])
+        self.decoder = relus(latent_feature_size + recurrent_size, decoder_size, key=keys[5])
+        self.head = head(decoder_size, shape, key=keys[6])
+        self.lstm = LSTM(
+            data_feature_size, recurrent_size, late_size=latent_feature_size, key=keys[7]
+        )
+
+    def init(self, x0: Float[Array, " *event"] | None = None) -> VRNNState:
+        """The learned state; `x0` is ignored, for the LSTM takes no x without its z (spec 1.5)."""
+        return VRNNState(*self.lstm.init())
+
+    def embed(self, x: Float[Array, " *event"]) -> VRNNFeatures:
+        """φ_x(x_t)."""
+        units = self.data_features(jnp.ravel(x))
+        return VRNNFeatures(units, self.lstm.project(units))
+
+    def prior(self, state: VRNNState) -> Normal:
+        """p(z_t | h_{t-1})."""
+        trunk = self.prior_trunk(state.hidden)
+        return Normal(self.prior_mean(trunk), self.prior_log_var(trunk)).stabilised()
+
+    def emission(self, state: VRNNState, z: Float[Array, " latent"]) -> Any:
+        """p(x_t | z_t, h_{t-1})."""
+        return self.head(self.decoder(jnp.concatenate([self.latent_features(z), state.hidden])))
+
+    def advance(self, state: VRNNState, z: Array, features: VRNNFeatures) -> VRNNState:
+        """Feed φ_x(x_t) and φ_z(z_t) to the LSTM."""
+        hidden = (state.hidden, state.cell)
+        return VRNNState(*self.lstm(features.projected, hidden, self.latent_features(z)))

@@ -1,0 +1,232 @@
+"""Image coders: from a frame to a short code with skip maps, and back."""
+
+import itertools
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from varfilter.nn.convolution import Conv, Image
+
+Code = Float[Array, " _code"]
+Skips = tuple[Image, ...]
+
+# Batch normalisation, as published, would make one example's gradient depend on the rest of the
+# batch, and AVF's signal with it; and running statistics would be a state that training changes.
+# The statistics of a group of channels belong to one image alone. As many parameters, the same
+# function in training and evaluation, and a batch of one is no special case.
+CHANNELS_PER_GROUP = 16
+
+
+class Convolution(eqx.Module):
+    """A (transposed) convolution, group normalisation, leaky ReLU with slope 0.2."""
+
+    convolution: Conv
+    normalize: eqx.nn.GroupNorm
+
+    def __init__(self, convolution: Conv):
+        self.convolution = convolution
+        self.normalize = group_norm(convolution.bias.size)
+
+    def __call__(self, image: Image) -> Image:
+        """The layer's maps."""
+        return jax.nn.leaky_relu(self.normalize(self.convolution(image)), 0.2)
+
+
+class ToCode(eqx.Module):
+    """The encoders' last layer: 4x4 maps to a vector in (-1, 1)."""
+
+    convolution: Conv
+    normalize: eqx.nn.GroupNorm
+
+    def __init__(self, in_channels: int, code_size: int, *, key: PRNGKeyArray):
+        self.convolution = Conv(in_channels, code_size, 4, key=key)
+        self.normalize = group_norm(code_size)
+
+    def __call__(self, image: Image) -> Code:
+        """The code."""
+        return jnp.tanh(self.normalize(self.convolution(image)))[:, 0, 0]
+
+
+class VGGEncoder(eqx.Module):
+    """Stages of 3x3 convolutions, each ended by a 2x2 max-pool; the maps before it are skips."""
+
+    stages: tuple[tuple[Convolution, ...], ...]
+    last: ToCode
+
+    def __init__(
+        self, channels: int, code_size: int, widths: Sequence[Sequence[int]], *, key: PRNGKeyArray
+    ):
+        keys = _keys(key)
+        stages = []
+        for stage in widths:
+            sizes = [channels, *stage]
+            stages.append(
+                tuple(
+                    Convolution(Conv(a, b, 3, padding=1, key=next(keys)))
+                    for a, b in itertools.pairwise(sizes)
+                )
+            )
+            channels = stage[-1]
+        self.stages = tuple(stages)
+        self.last = ToCode(channels, code_size, key=next(keys))
+
+    def __call__(self, image: Image) -> tuple[Code, Skips]:
+        """(the code, the maps before each pooling)."""
+        skips = []
+        for stage in self.stages:
+            for layer in stage:
+                image = layer(image)
+            skips.append(image)
+            image = max_pool(image)
+        return self.last(image), tuple(skips)
+
+
+class VGGDecoder(eqx.Module):
+    """The encoder backwards: nearest-neighbour upsampling, the skip beside it, 3x3 convolutions."""
+
+    first: Convolution
+    stages: tuple[tuple[Convolution, ...], ...]
+    last: Conv
+
+    def __init__(
+        self, code_size: int, out_maps: int, widths: Sequence[Sequence[int]], *, key: PRNGKeyArray
+    ):
+        keys = _keys(key)
+        deepest = widths[-1][-1]
+        self.first = Convolution(Conv(code_size, deepest, 4, padding=3, key=next(keys)))
+        stages = []
+        for index in reversed(range(len(widths))):
+            width, count = widths[index][-1], len(widths[index])
+            sizes = [2 * width] + [width] * (count - 1)
+            if index > 0:
+                sizes.append(widths[index - 1][-1])
+            stages.append(
+                tuple(
+                    Convolution(Conv(a, b, 3, padding=1, key=next(keys)))
+                    for a, b in itertools.pairwise(sizes)
+                )
+            )
+        self.stages = tuple(stages)
+        self.last = Conv(widths[0][-1], out_maps, 3, padding=1, key=next(keys))
+
+    def __call__(self, code: Code, skips: Skips) -> Image:
+        """The output maps, unbounded."""
+        image = self.first(code[:, None, None])
+        for stage, skip in zip(self.stages, reversed(skips), strict=True):
+            image = jnp.repeat(jnp.repeat(image, 2, axis=1), 2, axis=2)
+            image = jnp.concatenate([image, skip])
+            for layer in stage:
+                image = layer(image)
+        return self.last(image)
+
+
+class DCGANEncoder(eqx.Module):
+    """4x4 convolutions of stride two; the maps after each are skips."""
+
+    layers: tuple[Convolution, ...]
+    last: ToCode
+
+    def __init__(self, channels: int, code_size: int, widths: Sequence[int], *, key: PRNGKeyArray):
+        keys = _keys(key)
+        sizes = [channels, *widths]
+        self.layers = tuple(
+            Convolution(Conv(a, b, 4, padding=1, stride=2, key=next(keys)))
+            for a, b in itertools.pairwise(sizes)
+        )
+        self.last = ToCode(widths[-1], code_size, key=next(keys))
+
+    def __call__(self, image: Image) -> tuple[Code, Skips]:
+        """(the code, the maps of each layer)."""
+        skips = []
+        for layer in self.layers:
+            image = layer(image)
+            skips.append(image)
+        return self.last(image), tuple(skips)
+
+
+class DCGANDecoder(eqx.Module):
+    """4x4 transposed convolutions of stride two, each on its input and the skip beside it."""
+
+    layers: tuple[Convolution, ...]
+    last: Conv
+
+    def __init__(self, code_size: int, out_maps: int, widths: Sequence[int], *, key: PRNGKeyArray):
+        keys = _keys(key)
+        deep = list(reversed(widths))
+        first = Convolution(Conv(code_size, deep[0], 4, padding=3, key=next(keys)))
+        self.layers = (
+            first,
+            *(
+                Convolution(Conv(2 * a, b, 4, padding=2, upsample=2, key=next(keys)))
+                for a, b in itertools.pairwise(deep)
+            ),
+        )
+        self.last = Conv(2 * deep[-1], out_maps, 4, padding=2, upsample=2, key=next(keys))
+
+    def __call__(self, code: Code, skips: Skips) -> Image:
+        """The output maps, unbounded."""
+        image = code[:, None, None]
+        for layer, skip in zip(self.layers, reversed(skips), strict=True):
+            image = jnp.concatenate([layer(image), skip])
+        return self.last(image)
+
+
+class VGG(eqx.Module):
+    """A pair of VGG coders; the defaults are VGG-64, for images of 64x64."""
+
+    widths: tuple[tuple[int, ...], ...] = eqx.field(
+        static=True, default=((64, 64), (128, 128), (256, 256, 256), (512, 512, 512))
+    )
+
+    @property
+    def image_size(self) -> int:
+        """The side of the square images: 4 pixels doubled by each stage."""
+        return 4 * 2 ** len(self.widths)
+
+    def encoder(self, channels: int, code_size: int, *, key: PRNGKeyArray) -> VGGEncoder:
+        """A new encoder."""
+        return VGGEncoder(channels, code_size, self.widths, key=key)
+
+    def decoder(self, code_size: int, out_maps: int, *, key: PRNGKeyArray) -> VGGDecoder:
+        """A new decoder."""
+        return VGGDecoder(code_size, out_maps, self.widths, key=key)
+
+
+class DCGAN(eqx.Module):
+    """A pair of DCGAN coders; the defaults are DCGAN-64, for images of 64x64."""
+
+    widths: tuple[int, ...] = eqx.field(static=True, default=(64, 128, 256, 512))
+
+    @property
+    def image_size(self) -> int:
+        """The side of the square images: 4 pixels doubled by each layer."""
+        return 4 * 2 ** len(self.widths)
+
+    def encoder(self, channels: int, code_size: int, *, key: PRNGKeyArray) -> DCGANEncoder:
+        """A new encoder."""
+        return DCGANEncoder(channels, code_size, self.widths, key=key)
+
+    def decoder(self, code_size: int, out_maps: int, *, key: PRNGKeyArray) -> DCGANDecoder:
+        """A new decoder."""
+        return DCGANDecoder(code_size, out_maps, self.widths, key=key)
+
+
+def group_norm(channels: int) -> eqx.nn.GroupNorm:
+    """Groups of 16 channels; fewer channels than that, or an odd number, make one group."""
+    is_whole = channels % CHANNELS_PER_GROUP == 0
+    return eqx.nn.GroupNorm(channels // CHANNELS_PER_GROUP if is_whole else 1, channels)
+
+
+def max_pool(image: Image) -> Image:
+    """The largest of each 2x2 pixels."""
+    channels, height, width = image.shape
+    return image.reshape(channels, height // 2, 2, width // 2, 2).max(axis=(2, 4))
+
+
+def _keys(key: PRNGKeyArray):
+    while True:
+        key, now = jax.random.split(key)
+        yield now

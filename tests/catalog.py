@@ -1,0 +1,59 @@
+"""Every kind of model and inference, small, by name: the conformance tests go through them."""
+
+import functools
+
+import varfilter as vf
+import worlds
+from worlds import KEY
+
+MODELS = {
+    "linear-gaussian": worlds.linear_gaussian,
+    "linear-dynamics": worlds.linear_dynamics,
+    "deep-markov": worlds.deep_markov,
+    "vrnn": worlds.vrnn,
+    "srnn": worlds.srnn,
+    "svg": worlds.svg,
+}
+INFERENCES = ("prior", "baseline", "avf", "avf-errors", "gradient-descent")
+# Variants that touch nothing of the model: one model is enough for them.
+VARIANTS = ("generic", "recurrent", "residual", "learned-step")
+PAIRS = [(model, inference) for model in MODELS for inference in INFERENCES] + [
+    ("srnn", variant) for variant in VARIANTS
+]
+
+
+@functools.cache
+def build_model(name: str) -> vf.AbstractModel:
+    return MODELS[name]()
+
+
+@functools.cache
+def build_inference(name: str, model_name: str) -> vf.AbstractInference:
+    model = build_model(model_name)
+    small = {"hidden_size": 6, "num_layers": 1, "key": KEY}
+    match name:
+        case "prior":
+            return vf.Prior()
+        case "baseline":
+            return worlds.baseline(model)
+        case "avf":
+            return vf.Iterative(model, num_iterations=2, **small)
+        case "avf-errors":
+            signal = vf.PrecisionWeightedErrors()
+            return vf.Iterative(model, signal=signal, encode_observation=True, **small)
+        case "gradient-descent":
+            return vf.GradientDescent(num_iterations=3, num_samples=2)
+        case "generic":
+            return vf.Amortized(vf.MLPPosterior(model, **small))
+        case "recurrent":
+            return vf.Recurrent(vf.LSTMPosterior(model, hidden_size=6, key=KEY))
+        case "residual":
+            network = vf.SRNNResidualPosterior(model, trunk_size=5, hidden_size=6, key=KEY)
+            return vf.Amortized(network)
+        case "learned-step":
+            return vf.Iterative(model, update=vf.MeanNormalized.of(vf.LearnedStep), **small)
+    raise ValueError(name)
+
+
+def names(results) -> list[str]:
+    return [result.check for result in results]

@@ -1,0 +1,13 @@
+"""The variational filter keeps its contract with every inference on every model."""
+
+import pytest
+
+import varfilter as vf
+from catalog import KEY, PAIRS, build_inference, build_model, names
+from varfilter.testing import check_filter
+
+
+@pytest.mark.parametrize(("model", "inference"), PAIRS)
+def test_variational_filters_conform(model, inference):
+    filter = vf.VariationalFilter(build_inference(inference, model))
+    assert "missing-all-posterior" in names(check_filter(filter, build_model(model), KEY))
