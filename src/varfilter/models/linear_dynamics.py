@@ -47,7 +47,7 @@ class LinearDynamics(AbstractModel):
         self.transition = 0.95 * jnp.eye(latent_size)
         self.offset = jnp.zeros((latent_size,))
         # The stationary variance under this A is one, that of the first latent.
-        self.log_var = jnp.full((latent_size,), jnp.log(1.0 - 0.95**2))
+        self.log_var = jnp.zeros((latent_size,)) + jnp.log(1.0 - 0.95**2)
         self.initial = Normal(jnp.zeros((latent_size,)), jnp.zeros((latent_size,)))
         self.decoder = Dense(latent_size, hidden_size, num_layers, key=key_decoder)
         self.head = head(hidden_size, shape, key=key_head)
