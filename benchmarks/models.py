@@ -147,7 +147,7 @@ def small(preset: str) -> tuple[vf.AbstractModel, vf.AbstractInference, vf.Abstr
         )  # fmt: skip
         baseline = vf.Amortized(vf.VRNNPosterior(model, hidden_size=4, num_layers=1, key=KEY))
     elif preset == "svg_kth":
-        model = vf.SVG(1, 2, coder=VGG(widths=((4,),)), code_size=4, recurrent_size=4, key=KEY)
+        model = vf.SVG(1, 2, coder=VGG(widths=((4, 4),)), code_size=4, recurrent_size=4, key=KEY)
         baseline = vf.Recurrent(vf.SVGPosterior(model, hidden_size=4, key=KEY))
     else:
         model = vf.SRNN(4, 2, recurrent_size=4, prior_size=4, decoder_size=4, key=KEY)
