@@ -91,14 +91,15 @@ def test_a_missing_peer_is_named_with_the_line_that_installs_it(tmp_path):
     assert "Traceback" not in done.stderr
 
 
-def test_every_preset_makes_an_update(tmp_path):
+def test_presets_make_an_update(tmp_path):
     script, path = ROOT / "benchmarks" / "models.py", tmp_path / "models.json"
+    presets = ["vrnn_timit", "srnn_timit", "srnn_music"]
     done = subprocess.run(
-        [sys.executable, str(script), "--quick", "--json", str(path)],
+        [sys.executable, str(script), "--quick", "--json", str(path), *presets],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     rows = json.loads(path.read_text())
-    assert [row["preset"] for row in rows] == ["vrnn_timit", "srnn_timit", "srnn_music", "svg_kth"]
+    assert [row["preset"] for row in rows] == presets
     assert all(0 < row["peak_gib"] < 12 for row in rows)
     assert all(isfinite(row["avf_free_energy"] + row["baseline_free_energy"]) for row in rows)
