@@ -1,0 +1,294 @@
+"""Batches of equal length from ragged sequences: random windows, fixed windows, whole sequences."""
+
+import math
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from varfilter._arguments import require_all_positive, require_key, require_positive
+from varfilter.data.dataset import Dataset
+
+Step = Int[Array, ""] | int | np.integer
+
+# Rows are counted in 32 bits on a device.
+MOST = 2**31 - 1
+
+
+class Batch(NamedTuple):
+    """Sequences side by side; `mask` is False for steps that do not exist (padding)."""
+
+    xs: Float[Array, "batch time *event"]
+    mask: Bool[Array, "batch time"]
+
+
+class RandomWindows(eqx.Module):
+    """One random window of each training sequence an epoch, in random order.
+
+    The paper's protocol: sequences shorter than a window are left out, and each of the others
+    gives one window, which starts at any row. The last batch of an epoch is filled up with
+    other windows of the sequences that the epoch began with.
+
+    What is drawn depends on the step and the key alone, so that step 1,000 is the same after a
+    restart, on the device or on the host. The data lie on the device, as compactly as in the
+    files, unless `on_device` is False: then use `prefetched`. On the device `windows(step, key)`
+    is free of host work and may stand in a `scan`; give the `RandomWindows` to a compiled
+    function as an argument, or all the data become constants of the program.
+    """
+
+    values: Array | np.ndarray
+    starts: Int[Array, " sequences"] | np.ndarray
+    lengths: Int[Array, " sequences"]
+    offset: Array
+    scale: Array
+    batch_size: int = eqx.field(static=True)
+    num_steps: int = eqx.field(static=True)
+    rows_per_step: int = eqx.field(static=True)
+    observation_shape: tuple[int, ...] = eqx.field(static=True)
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        num_steps: int,
+        batch_size: int,
+        *,
+        split: str = "train",
+        on_device: bool = True,
+    ):
+        self.num_steps = require_positive("num_steps", num_steps)
+        self.batch_size = require_positive("batch_size", batch_size)
+        self.rows_per_step = dataset.rows_per_step
+        self.observation_shape = dataset.observation_shape
+        ragged = dataset.split(split)
+        keep = ragged.lengths >= self.num_rows
+        if not keep.any():
+            longest = max(ragged.lengths, default=0) // dataset.rows_per_step
+            raise ValueError(
+                f"`num_steps` is {num_steps}, but the longest sequence of {dataset.name!r}"
+                f" ({split}) has {longest} steps. Give shorter windows."
+            )
+        if on_device and len(ragged.values) > MOST:
+            raise ValueError(
+                f"{dataset.name!r} ({split}) has {len(ragged.values)} rows; a device holds at"
+                f" most {MOST}. Give `on_device=False` and use `prefetched`."
+            )
+        if ragged.lengths.max() > MOST:
+            raise ValueError(
+                f"{dataset.name!r} ({split}) has a sequence of {ragged.lengths.max()} rows; the"
+                f" most is {MOST}. Split it."
+            )
+        starts = ragged.offsets[:-1][keep]
+        self.values = jnp.asarray(_compact(ragged.values)) if on_device else ragged.values
+        self.starts = jnp.asarray(starts, jnp.int32) if on_device else starts
+        self.lengths = jnp.asarray(ragged.lengths[keep], jnp.int32)
+        self.offset = jnp.asarray(dataset.scaling.offset, jnp.float32)
+        self.scale = jnp.asarray(dataset.scaling.scale, jnp.float32)
+
+    @property
+    def num_batches(self) -> int:
+        """In an epoch; the last may be filled up."""
+        return -(-self.lengths.size // self.batch_size)
+
+    @property
+    def num_rows(self) -> int:
+        """In a window."""
+        return self.num_steps * self.rows_per_step
+
+    def order(self, epoch: Step, key: PRNGKeyArray) -> Int[Array, " sequences"]:
+        """All sequences that are long enough, numbered from 0, as the epoch takes them."""
+        return _order(self.lengths, epoch, key)
+
+    def draw(
+        self,
+        step: Step,
+        key: PRNGKeyArray,
+        order: Int[Array, " sequences"] | None = None,
+    ) -> tuple[Int[Array, " num_windows"], Int[Array, " num_windows"]]:
+        """Which sequences give the windows of the batch at `step`, and from which of their rows.
+
+        `order` is that of the epoch, for callers that keep it from step to step.
+        """
+        step = jnp.asarray(step, jnp.int32)
+        if order is None:
+            order = self.order(step // self.num_batches, key)
+        return _draw(order, self.lengths, step, key, self.batch_size, self.num_rows)
+
+    def places(
+        self, step: Step, key: PRNGKeyArray
+    ) -> Int[Array, " num_windows"] | Int[np.ndarray, " num_windows"]:
+        """The first row of each window of the batch at `step`, counted from 0 over all epochs."""
+        chosen, first = self.draw(step, key)
+        if isinstance(self.starts, np.ndarray):
+            return self.starts[np.asarray(chosen)] + np.asarray(first)
+        return self.starts[chosen] + first
+
+    def windows(self, step: Step, key: PRNGKeyArray) -> Batch:
+        """The batch at `step`, cut and scaled where the data lie."""
+        require_key(key)
+        if not isinstance(self.values, np.ndarray):
+            return _windows(self, jnp.asarray(step, jnp.int32), key)
+        if isinstance(step, Tracer) or isinstance(key, Tracer):
+            raise TypeError(
+                "`windows` cannot be compiled where the data lie on the host. Use `prefetched`"
+                " outside of `jit`, or give `on_device=True`."
+            )
+        return self.batch(self.read(*self.draw(step, key)))
+
+    def read(self, chosen: Any, first: Any) -> np.ndarray:
+        """The rows that `draw` chose, copied to the memory of the host (batch, rows, ...)."""
+        places = np.asarray(self.starts)[np.asarray(chosen)] + np.asarray(first)
+        values = np.asarray(self.values)
+        return np.stack([values[place : place + self.num_rows] for place in places])
+
+    def batch(self, rows: Array | np.ndarray) -> Batch:
+        """Stored rows (batch, rows, ...) of whole windows as scaled observations."""
+        rows = jnp.asarray(_compact(rows) if isinstance(rows, np.ndarray) else rows)
+        xs = _scaled(rows, self.offset, self.scale, self.num_steps, self.observation_shape)
+        return Batch(xs, jnp.ones(xs.shape[:2], bool))
+
+
+def consecutive_windows(
+    dataset: Dataset, num_steps: int, batch_size: int, *, split: str = "valid"
+) -> Sequence[Batch]:
+    """Fixed windows, end to end, over all of the split: the same at every validation.
+
+    The last window of a sequence is padded and masked; a rest of a single step is left out,
+    since the first step is conditioned on and not scored. Each batch is made when asked for;
+    `list` makes them once and keeps them.
+    """
+    require_all_positive(num_steps=num_steps, batch_size=batch_size)
+    pieces = [
+        (number, begin)
+        for number, steps in enumerate(dataset.split(split).lengths // dataset.rows_per_step)
+        for begin in range(0, steps, num_steps)
+        if steps - begin >= min(num_steps, 2)
+    ]
+    return _Pieces(dataset, split, pieces, num_steps, batch_size)
+
+
+def whole_sequences(
+    dataset: Dataset, batch_size: int, *, split: str = "test", growth: float | int = 1.25
+) -> Iterator[tuple[np.ndarray, Batch]]:
+    """Every sequence once, whole, with others of about its length.
+
+    Lengths are rounded up to a few values, 8 and then each `growth` times the one before, so
+    that few programs are compiled and little is padded. Yields (the sequences' numbers, batch);
+    the last batch of a length has empty places, all masked, numbered -1. A sequence too short
+    for one step is left out.
+    """
+    require_all_positive(batch_size=batch_size)
+    if not 1.0 < growth < np.inf:
+        raise ValueError(f"`growth` must be greater than 1, and finite; got {growth!r}.")
+    ragged = dataset.split(split)
+    steps = ragged.lengths // dataset.rows_per_step
+    buckets: dict[int, list[int]] = {}
+    for number in np.argsort(steps, kind="stable").tolist():
+        if steps[number] > 0:
+            buckets.setdefault(_rounded_up(int(steps[number]), growth), []).append(number)
+
+    def batches() -> Iterator[tuple[np.ndarray, Batch]]:
+        for length, numbers in buckets.items():
+            for begin in range(0, len(numbers), batch_size):
+                chosen = numbers[begin : begin + batch_size]
+                empty = [-1] * (batch_size - len(chosen))
+                rows = [ragged[number] for number in chosen]
+                yield np.array(chosen + empty), _padded(dataset, rows, length, batch_size)
+
+    return batches()
+
+
+class _Pieces(Sequence[Batch]):
+    """Pieces of `num_steps` steps, each of (sequence, first step): a set is not scaled whole."""
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        split: str,
+        pieces: list[tuple[int, int]],
+        num_steps: int,
+        batch_size: int,
+    ):
+        self.dataset = dataset
+        self.ragged = dataset.split(split)
+        self.pieces = pieces
+        self.num_steps = num_steps
+        self.batch_size = batch_size
+
+    def __len__(self) -> int:
+        return -(-len(self.pieces) // self.batch_size)
+
+    def __getitem__(self, index: Any) -> Any:
+        begins = range(0, len(self.pieces), self.batch_size)[index]
+        return [self._at(b) for b in begins] if isinstance(begins, range) else self._at(begins)
+
+    def _at(self, begin: int) -> Batch:
+        per_step = self.dataset.rows_per_step
+        rows = [
+            self.ragged[number][step * per_step : (step + self.num_steps) * per_step]
+            for number, step in self.pieces[begin : begin + self.batch_size]
+        ]
+        return _padded(self.dataset, rows, self.num_steps, self.batch_size)
+
+
+def _padded(dataset: Dataset, rows: list[np.ndarray], num_steps: int, batch_size: int) -> Batch:
+    """Padding holds zeros, not NaN: it is masked, not missing."""
+    xs = np.zeros((batch_size, num_steps, *dataset.observation_shape), np.float32)
+    mask = np.zeros((batch_size, num_steps), bool)
+    for place, sequence in enumerate(map(dataset.observations, rows)):
+        xs[place, : len(sequence)] = sequence
+        mask[place, : len(sequence)] = True
+    return Batch(jnp.asarray(xs), jnp.asarray(mask))
+
+
+def _rounded_up(steps: int, growth: float | int) -> int:
+    length = 8
+    while length < steps:
+        length = math.ceil(length * growth)
+    return length
+
+
+def _compact(values: np.ndarray) -> np.ndarray:
+    """Without 64-bit numbers, which a device would cut to 32 bits: whole ones would wrap."""
+    return values.astype(np.float32) if values.dtype.itemsize > 4 else values
+
+
+@jax.jit
+def _order(lengths: Array, epoch: Array, key: PRNGKeyArray) -> Array:
+    key_order = jax.random.fold_in(jax.random.fold_in(key, 0), epoch)
+    return jax.random.permutation(key_order, lengths.size)
+
+
+@partial(jax.jit, static_argnums=(4, 5))
+def _draw(
+    order: Array, lengths: Array, step: Array, key: PRNGKeyArray, batch_size: int, num_rows: int
+) -> tuple[Array, Array]:
+    num_batches = -(-order.size // batch_size)
+    slots = jnp.arange(batch_size) + step % num_batches * batch_size
+    chosen = order[slots % order.size]
+    key_first = jax.random.fold_in(jax.random.fold_in(key, 1), step)
+    # Whole numbers are drawn: a float32 has too few bits to reach every row of a long sequence.
+    first = jax.random.randint(key_first, (batch_size,), 0, lengths[chosen] - num_rows + 1)
+    return chosen, first
+
+
+@eqx.filter_jit
+def _windows(source: RandomWindows, step: Array, key: PRNGKeyArray) -> Batch:
+    def cut(place: Array) -> Array:
+        return jax.lax.dynamic_slice_in_dim(source.values, place, source.num_rows)
+
+    return source.batch(jax.vmap(cut)(jnp.asarray(source.places(step, key))))
+
+
+@partial(jax.jit, static_argnums=(3, 4))
+def _scaled(
+    rows: Array, offset: Array, scale: Array, num_steps: int, shape: tuple[int, ...]
+) -> Array:
+    values = rows.astype(jnp.float32)
+    offset, scale = (v.reshape((1,) * (values.ndim - v.ndim) + v.shape) for v in (offset, scale))
+    return ((values - offset) / scale).reshape(-1, num_steps, *shape)

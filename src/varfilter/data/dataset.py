@@ -1,0 +1,341 @@
+"""What every data set is: ragged sequences by split, what one observation is, and its scale."""
+
+import dataclasses
+import hashlib
+import math
+import operator
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from varfilter._arguments import kind, require_positive
+from varfilter.distributions import AbstractDistribution
+
+SPLITS = ("train", "valid", "test")
+# How many numbers are in memory, in double precision, while a large set is gone through.
+BLOCK = 1 << 20
+
+
+class Ragged(Sequence[np.ndarray]):
+    """Sequences of different lengths, one after another in a single array.
+
+    `values` has a row for each time step of the recording (a roll's column, a speech sample,
+    a frame, a line of a table), stored as compactly as the files are (bytes, 16-bit integers);
+    `lengths` says how many rows each sequence has. A memory-mapped `values` stays on the disk
+    until a row is asked for.
+    """
+
+    def __init__(self, values: np.ndarray, lengths: Any):
+        values, lengths = np.asanyarray(values), np.asarray(lengths)
+        if values.ndim < 1:
+            raise ValueError(f"`values` must have a row for each step; got {kind(values)}.")
+        fits = lengths.ndim == 1 and (lengths.dtype.kind in "iu" or not lengths.size)
+        if not fits or (lengths < 1).any() or lengths.sum() != len(values):
+            raise ValueError(
+                "`lengths` must be whole numbers, at least 1, that sum to the rows of `values`;"
+                f" got {kind(lengths)} with the sum {lengths.sum()} for {len(values)} rows."
+            )
+        self.values = values
+        self.lengths = lengths.astype(np.int64)
+        self.offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(self.lengths)])
+
+    @staticmethod
+    def of(sequences: Iterable[np.ndarray], like: np.ndarray | None = None) -> "Ragged":
+        """From arrays (time, ...); `like` gives the dtype and shape of a row if there are none."""
+        arrays = [np.asarray(sequence) for sequence in sequences]
+        if not arrays and like is None:
+            raise _no_sequences()
+        for number, array in enumerate(arrays):
+            _require_rows(number, array, arrays[0])
+        values = np.concatenate(arrays) if arrays else np.asarray(like)[:0]
+        return Ragged(values, [len(array) for array in arrays])
+
+    @staticmethod
+    def write(
+        sequences: Iterable[np.ndarray], folder: Path | str, like: np.ndarray | None = None
+    ) -> "Ragged":
+        """From arrays (time, ...), into files as they come, mapped: they need not fit in memory."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        first = None if like is None else np.asarray(like)
+        lengths: list[int] = []
+        # Under another name until it is whole: the old file, if any, may be mapped, even read here.
+        unfinished = folder / "values.npy.unfinished"
+        try:
+            with open(unfinished, "wb") as file:
+                for number, sequence in enumerate(sequences):
+                    array = np.asarray(sequence)
+                    if number == 0 or first is None:
+                        first = array
+                        _write_header(file, first, 0)
+                    _require_rows(number, array, first, same_type=True)
+                    array.tofile(file)
+                    lengths.append(len(array))
+                if first is None:
+                    raise _no_sequences()
+                file.seek(0)
+                _write_header(file, first, sum(lengths))
+            os.replace(unfinished, folder / "values.npy")
+        finally:
+            unfinished.unlink(missing_ok=True)
+        np.save(folder / "lengths.npy", np.array(lengths, np.int64))
+        return Ragged.open(folder)
+
+    def save(self, folder: Path | str) -> None:
+        """Two files that `open` maps: for sets that do not fit in memory."""
+        Ragged.write(self, folder, like=self.values)
+
+    @staticmethod
+    def open(folder: Path | str) -> "Ragged":
+        """Map what `save` or `write` wrote; nothing is read until it is asked for."""
+        folder = Path(folder)
+        try:
+            lengths = np.load(folder / "lengths.npy", allow_pickle=False)
+            values = np.load(folder / "values.npy", mmap_mode="r", allow_pickle=False)
+            return Ragged(values, lengths)
+        except FileNotFoundError as error:
+            raise FileNotFoundError(
+                f"`folder` must hold what `Ragged.save` wrote; there is no {error.filename}."
+            ) from None
+        except (OSError, ValueError, EOFError) as error:
+            reason = " ".join(str(error).split()).rstrip(".")
+            raise ValueError(
+                f"{folder} holds damaged files ({reason}). Write them again."
+            ) from None
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __getitem__(self, index: Any) -> Any:
+        """A sequence; or, for a slice, a list of numbers or a mask, some of them as a `Ragged`.
+
+        A single one and neighbours in their order are not copied.
+        """
+        if not isinstance(index, slice) and np.ndim(index) == 0:
+            number = _whole(index)
+            if not -len(self) <= number < len(self):
+                raise IndexError(f"There are {len(self)} sequences; got the index {number}.")
+            number %= len(self)
+            return self.values[self.offsets[number] : self.offsets[number + 1]]
+        index = index if isinstance(index, slice | np.ndarray) else list(index)
+        chosen = np.arange(len(self))[index]
+        if chosen.size and (np.diff(chosen) == 1).all():
+            first, last = chosen[0], chosen[-1] + 1
+            rows = self.values[self.offsets[first] : self.offsets[last]]
+            return Ragged(rows, self.lengths[first:last])
+        return Ragged.of([self[number] for number in chosen.tolist()], like=self.values)
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        return (self[i] for i in range(len(self)))
+
+    def __repr__(self) -> str:
+        shape = tuple(self.values.shape[1:])
+        return f"Ragged({len(self)} sequences, {len(self.values)} rows of {shape})"
+
+
+@dataclass(frozen=True)
+class Family:
+    """The kind of distribution that fits an observation, and how the data are quantised.
+
+    `width` is the distance of two neighbouring levels, `low` and `high` are the lowest and
+    the highest level, all in scaled units: what `DiscretizedNormal` takes. None: not so.
+    """
+
+    distribution: type[AbstractDistribution]
+    width: float | int | None = None
+    low: float | int | None = None
+    high: float | int | None = None
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """x = (value - offset) / scale, and back; a number, or one for each element of a row."""
+
+    offset: float | int | np.ndarray = 0.0
+    scale: float | int | np.ndarray = 1.0
+
+    @staticmethod
+    def standardizing(values: np.ndarray, *, axis: int | None = None) -> "Scaling":
+        """To zero mean and unit spread over `values`, NaN left out: all of it, or by column.
+
+        `axis=0` is by column. A constant is only centred: there is no spread to divide by.
+        """
+        if axis not in (None, 0):
+            raise ValueError(f"`axis` must be None (one for all) or 0 (by column); got {axis}.")
+        shape = () if axis is None else values.shape[1:]
+        count, mean, square = np.zeros(shape, np.int64), np.zeros(shape), np.zeros(shape)
+        # Block by block, each merged into the mean and the squared deviations of those before:
+        # one pass, without a copy of the whole.
+        for block in _blocks(values):
+            block = np.asarray(block, np.float64)
+            if np.isinf(block).any():
+                raise ValueError("`values` must be finite; got an infinity. NaN marks a gap.")
+            seen = ~np.isnan(block)
+            here = np.sum(seen, axis=axis)
+            total = np.maximum(count + here, 1)
+            own_mean = np.sum(block, axis=axis, where=seen) / np.maximum(here, 1)
+            deviations = np.square(block - own_mean)
+            shift = own_mean - mean
+            square += np.sum(deviations, axis=axis, where=seen) + shift**2 * count * here / total
+            mean += shift * here / total
+            count += here
+        std = np.sqrt(square / np.maximum(count, 1))
+        # Sums of equal numbers are equal but for rounding; and models divide in float32.
+        least = np.maximum(1e-12 * np.abs(mean), np.finfo(np.float32).tiny)
+        std = np.where(std > least, std, 1.0)
+        return Scaling(*(float(v) if axis is None else v for v in (mean, std)))
+
+    def __call__(self, values: Any) -> Any:
+        """From the recording's units to the model's; whole numbers become float32."""
+        values = _floating(values)
+        return (values - _like(self.offset, values)) / _like(self.scale, values)
+
+    def restore(self, xs: Any) -> Any:
+        """From the model's units back to the recording's."""
+        xs = _floating(xs)
+        return xs * _like(self.scale, xs) + _like(self.offset, xs)
+
+
+# Compared and hashed by identity; `sha256` says whether two hold the same numbers.
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Ragged sequences for `train`, `valid` and `test`, and what is known about them.
+
+    - `rows_per_step`: how many rows of the recording make one observation (200 samples of
+      speech); the last rows that fill no step are left out.
+    - `scaling`: from stored values to observations; fitted to the training part alone.
+    - `family`: of an observation, or one for each column of a table.
+    - `names`: of the sequences, by split, where they have any (files, speakers).
+    - `columns`: of the user's table. `rate`: rows in a second, for sound and video.
+    """
+
+    name: str
+    train: Ragged
+    valid: Ragged
+    test: Ragged
+    family: Family | tuple[Family, ...]
+    scaling: Scaling = Scaling()
+    rows_per_step: int = 1
+    names: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    columns: tuple[str, ...] = ()
+    rate: float | int | None = None
+
+    def __post_init__(self):
+        require_positive("rows_per_step", self.rows_per_step)
+        row = self.train.values[:0]
+        for split in SPLITS:
+            values = self.split(split).values
+            if values.dtype.kind not in "buif" or values.shape[1:] != row.shape[1:]:
+                raise ValueError(
+                    f"`{split}` must hold rows of numbers, of the same shape in each split;"
+                    f" got {kind(values)}, where `train` has {kind(self.train.values)}."
+                )
+        for split, names in self.names.items():
+            if len(names) != len(self.split(split)):
+                raise ValueError(
+                    f"`names[{split!r}]` must have one name for each of the"
+                    f" {len(self.split(split))} sequences; got {len(names)}."
+                )
+        width = row.shape[-1] if row.ndim > 1 else 1
+        families = self.family if isinstance(self.family, tuple) else ()
+        for name, parts in (("columns", self.columns), ("family", families)):
+            if parts and len(parts) != width:
+                raise ValueError(
+                    f"`{name}` must have one for each of the {width} columns; got {len(parts)}."
+                )
+
+    def split(self, name: str) -> Ragged:
+        """The sequences of `train`, `valid` or `test`."""
+        if name not in SPLITS:
+            raise ValueError(f"`split` must be one of {', '.join(SPLITS)}; got {name!r}.")
+        return getattr(self, name)
+
+    @property
+    def observation_shape(self) -> tuple[int, ...]:
+        """The shape of one observation."""
+        row = self.train.values.shape[1:]
+        return row if self.rows_per_step == 1 else (self.rows_per_step, *row)
+
+    @property
+    def num_elements(self) -> int:
+        """How many numbers one observation has."""
+        return math.prod(self.observation_shape)
+
+    def observations(self, rows: np.ndarray) -> np.ndarray:
+        """Rows of one sequence as scaled observations (steps, *observation_shape)."""
+        num_steps = len(rows) // self.rows_per_step
+        rows = np.asarray(rows[: num_steps * self.rows_per_step], np.float32)
+        return self.scaling(rows).reshape(num_steps, *self.observation_shape)
+
+    def sha256(self) -> str:
+        """Of the numbers of all splits and how they are scaled: two runs saw the same data."""
+        digest = hashlib.sha256()
+        for split in SPLITS:
+            ragged = self.split(split)
+            digest.update(f"{split} {ragged.values.dtype.str} {ragged.values.shape}".encode())
+            digest.update(np.ascontiguousarray(ragged.lengths).data)
+            for block in _blocks(ragged.values):
+                digest.update(np.ascontiguousarray(block).data)
+        for number in (self.scaling.offset, self.scaling.scale):
+            digest.update(np.asarray(number, np.float64).tobytes())
+        digest.update(str(self.rows_per_step).encode())
+        return digest.hexdigest()
+
+
+def _blocks(values: np.ndarray) -> Iterator[np.ndarray]:
+    """All rows, about a `BLOCK` of numbers at a time."""
+    rows = max(1, BLOCK // max(1, math.prod(values.shape[1:])))
+    return (values[begin : begin + rows] for begin in range(0, len(values), rows))
+
+
+def _floating(values: Any) -> Any:
+    """Floats as they are, in numpy or jax; whole numbers and booleans as float32."""
+    values = values if hasattr(values, "dtype") else np.asarray(values)
+    return values if jnp.issubdtype(values.dtype, jnp.floating) else values.astype(np.float32)
+
+
+def _like(number: float | int | np.ndarray, values: Any) -> Any:
+    """`number` in the dtype of `values`, to be combined with them row by row."""
+    array = np.asarray(number, values.dtype)
+    return array.reshape((1,) * (values.ndim - array.ndim) + array.shape)
+
+
+def _whole(index: Any) -> int:
+    try:
+        return operator.index(index)
+    except TypeError:
+        raise TypeError(
+            f"The index must be a whole number, a list of them or a slice; got {kind(index)}."
+        ) from None
+
+
+def _require_rows(
+    number: int, array: np.ndarray, first: np.ndarray, *, same_type: bool = False
+) -> None:
+    """Of a sequence: at least one, like those of the first."""
+    if array.ndim < 1 or not len(array):
+        raise ValueError(
+            f"`sequences` must have at least one row each; number {number} (counted from 0) is"
+            f" {kind(array)}. Leave it out, with its name."
+        )
+    if array.shape[1:] != first.shape[1:] or (same_type and array.dtype != first.dtype):
+        raise ValueError(
+            f"`sequences` must have rows of the same kind; number {number} (counted from 0) is"
+            f" {kind(array)}, the first {kind(first)}."
+        )
+
+
+def _no_sequences() -> ValueError:
+    return ValueError("`sequences` is empty: a split needs at least one sequence.")
+
+
+def _write_header(file: Any, row: np.ndarray, num_rows: int) -> None:
+    """Of a .npy file; numpy leaves room in it for any number of rows."""
+    described = np.lib.format.header_data_from_array_1_0(row)
+    header = described | {"fortran_order": False, "shape": (num_rows, *row.shape[1:])}
+    np.lib.format.write_array_header_1_0(file, header)
