@@ -1,0 +1,482 @@
+"""Sound is read exactly, split by speaker, and scaled so that its levels stay known."""
+
+import hashlib
+import os
+import sys
+import wave
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+import soundfile
+
+from refusals import refuses
+from varfilter.data import RandomWindows, consecutive_windows
+from varfilter.data.audio import audio_folder, read_audio, resampled, sound_dataset, write_wav
+from varfilter.data.dataset import Dataset
+from varfilter.data.sphere import read_sphere
+from varfilter.data.timit import check_timit, timit, timit_sample, timit_split
+from varfilter.distributions import DiscretizedNormal, Normal
+
+ROOT = Path(__file__).parent.parent
+DATA = Path(os.environ.get("VARFILTER_DATA", ROOT.parent / "shared" / "data"))
+SAMPLE = DATA / "speech" / "timit_sample"
+KEY = jax.random.key(0)
+
+needs_sample = pytest.mark.skipif(not SAMPLE.is_dir(), reason=f"needs the speech in {SAMPLE}")
+
+
+def noise(size, seed=0):
+    """Values over all of the 16 bits, both ends among them."""
+    samples = np.random.default_rng(seed).integers(-(2**15), 2**15, size).astype(np.int16)
+    samples[:2] = -(2**15), 2**15 - 1
+    return samples
+
+
+def sine(frequency, rate, seconds=0.5, height=8000):
+    times = np.arange(int(rate * seconds)) / rate
+    return np.rint(height * np.sin(2 * np.pi * frequency * times)).astype(np.int16)
+
+
+def peak(samples, rate):
+    """The frequency of the highest line of the spectrum."""
+    spectrum = np.abs(np.fft.rfft(samples * np.hanning(len(samples))))
+    return np.argmax(spectrum) * rate / len(samples)
+
+
+def write_sphere(path, samples, *, order="01", rate=16000, channels=1, header=(), announced=None):
+    """A SPHERE file, by the letter of NIST's description."""
+    count = len(samples) // channels if announced is None else announced
+    lines = [
+        "NIST_1A",
+        "   1024",
+        "database_id -s5 TIMIT",
+        f"channel_count -i {channels}",
+        f"sample_count -i {count}",
+        f"sample_rate -i {rate}",
+        "sample_n_bytes -i 2",
+        f"sample_byte_format -s2 {order}",
+        "sample_sig_bits -i 16",
+        *header,
+        "end_head",
+    ]
+    text = ("\n".join(lines) + "\n").encode().ljust(1024)
+    data = samples.astype({"01": "<i2", "10": ">i2"}[order]).tobytes()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text + data)
+    return path
+
+
+@pytest.fixture(scope="module")
+def sample() -> Dataset:
+    return timit_sample(SAMPLE)
+
+
+# The real sample of TIMIT
+
+
+@needs_sample
+def test_sample_of_timit_is_all_there(sample):
+    speakers = {s: {name.split("_")[0] for name in sample.names[s]} for s in sample.names}
+    assert [len(sample.split(s)) for s in ("train", "valid", "test")] == [120, 20, 20]
+    assert [len(speakers[s]) for s in ("train", "valid", "test")] == [12, 2, 2]
+    assert len(set.union(*speakers.values())) == 16
+    assert {name[:3] for name in speakers["valid"]} == {"dr7"}
+    assert {name[:3] for name in speakers["test"]} == {"dr8"}
+    rows = sum(len(sample.split(s).values) for s in ("train", "valid", "test"))
+    assert rows / sample.rate == pytest.approx(490, abs=1)
+    assert sample.rate == 16000
+    assert sample.name == "timit-sample"
+    assert sample.train.values.dtype == np.int16
+    assert sample.observation_shape == (200,)
+    # Bit for bit what the decoder gives for the file of that name.
+    number = sample.names["valid"].index("dr7-fblv0_si1058")
+    expected, _ = soundfile.read(SAMPLE / "dr7-fblv0_si1058.flac", dtype="int16")
+    np.testing.assert_array_equal(sample.valid[number], expected)
+
+
+@needs_sample
+def test_levels_stay_known_after_scaling(sample):
+    values = sample.train.values.astype(np.float64)
+    assert sample.scaling.offset == pytest.approx(values.mean(), abs=1e-9)
+    assert sample.scaling.scale == pytest.approx(values.std(), rel=1e-12)
+    # The whole corpus has 548; a dozen speakers differ from it by some per cent.
+    assert sample.scaling.scale == pytest.approx(548, rel=0.1)
+    assert sample.family.distribution is DiscretizedNormal
+    assert sample.family.width == 1 / sample.scaling.scale
+    xs = sample.scaling(values)
+    assert xs.mean() == pytest.approx(0, abs=1e-9)
+    assert xs.std() == pytest.approx(1, abs=1e-9)
+    # In the model's units every sample is a whole number of widths from the level 0.
+    levels = (
+        sample.observations(sample.test[0]) - sample.scaling(np.zeros(1))
+    ) / sample.family.width
+    # Levels reach 2**15 and float32 has 24 bits: two roundings of 2**-10 of a level each.
+    np.testing.assert_allclose(levels, np.rint(levels), atol=0.002)
+
+
+@needs_sample
+def test_windows_are_the_samples_scaled(sample):
+    windows = RandomWindows(sample, 40, 16)
+    batch = windows.windows(3, KEY)
+    assert batch.xs.shape == (16, 40, 200)
+    for row, place in enumerate(np.asarray(windows.places(3, KEY))):
+        raw = sample.train.values[place : place + 8000].astype(np.float64)
+        expected = (raw - sample.scaling.offset) / sample.scaling.scale
+        np.testing.assert_allclose(batch.xs[row].reshape(-1), expected, atol=1e-5)
+    steps = sum(int(batch.mask.sum()) for batch in consecutive_windows(sample, 40, 16))
+    # All steps of the validation part but for windows of a single one, at most one a file.
+    assert 0 <= (sample.valid.lengths // 200).sum() - steps <= 20
+
+
+@needs_sample
+def test_sample_has_the_entropy_of_speech(sample):
+    """Independent N(0, 1): 1,545.7 nats a step for the whole corpus (spec 1.7), near it here."""
+    xs = sample.scaling(sample.test.values.astype(np.float64))
+    nats = 100 * (np.log(2 * np.pi) + (xs**2).mean()) - 200 * np.log(sample.family.width)
+    # The spread of twelve speakers is 566 and not 548 (+6 nats); two are softer (-23).
+    assert nats == pytest.approx(1545.7, abs=20)
+
+
+# The whole corpus: a small tree of the same form, and the rule on 4,620 names
+
+
+def corpus_names(part, num):
+    """As many names as TIMIT has there, in its form: 10 sentences for each speaker."""
+    return [f"{part}/DR{1 + i // 10 % 8}/F{i // 10:03}0/SX{i % 10}" for i in range(num)]
+
+
+def test_split_of_4620_names_is_that_of_python_2():
+    names = corpus_names("TRAIN", 4620)
+    train, valid = timit_split(names[::-1])
+    assert (len(train), len(valid)) == (4389, 231)
+    assert sorted(train + valid) == sorted(names)
+    # Printed by Python 2.7.18: random.seed(1234); x = range(4620); random.shuffle(x).
+    places = [sorted(names).index(name) for name in valid + train]
+    assert places[:8] == [68, 1587, 2250, 3818, 1767, 947, 2089, 1805]
+    digest = hashlib.sha256(",".join(map(str, places)).encode()).hexdigest()
+    assert digest == "947640d3819dc61a5a28d859eab5249037008719353d6d9e6157ebe93022a926"
+
+
+@pytest.mark.parametrize("below", ["", "data/lisa/data/timit/raw/TIMIT"])
+@pytest.mark.parametrize("case", [str.upper, str.lower])
+def test_timit_tree(tmp_path, below, case):
+    rng = np.random.default_rng(0)
+    for part, num in (("TRAIN", 40), ("TEST", 10)):
+        for name in corpus_names(part, num):
+            samples = rng.normal(0, 500, rng.integers(100, 900)).astype(np.int16)
+            write_sphere(tmp_path / below / case(f"{name}.WAV"), samples)
+            (tmp_path / below / case(f"{name}.TXT")).write_text("She had your dark suit.")
+    dataset = timit(tmp_path)
+    assert [len(dataset.split(s)) for s in ("train", "valid", "test")] == [38, 2, 10]
+    assert dataset.name == "timit"
+    assert dataset.rate == 16000
+    assert dataset.observation_shape == (200,)
+    train, valid = timit_split(corpus_names("TRAIN", 40))
+    for split, names in (("train", train), ("valid", valid), ("test", corpus_names("TEST", 10))):
+        for number, name in enumerate(names):
+            _, region, speaker, sentence = name.lower().split("/")
+            assert dataset.names[split][number] == f"{region}-{speaker}_{sentence}"
+            samples, _ = read_sphere(tmp_path / below / case(f"{name}.WAV"))
+            np.testing.assert_array_equal(dataset.split(split)[number], samples)
+    verdict = check_timit(dataset)
+    assert not verdict.is_good
+    assert "BAD files (train, valid, test): (38, 2, 10), expected (4389, 231, 1680)" in verdict.text
+
+
+def test_timit_prefers_the_original_beside_a_converted_copy(tmp_path):
+    for name in corpus_names("TRAIN", 20) + corpus_names("TEST", 2):
+        write_sphere(tmp_path / f"{name}.WAV", noise(300))
+        write_wav(np.zeros(300), tmp_path / f"{name}.WAV.wav", 16000)
+        (tmp_path / name).with_name("._SX0.WAV").write_bytes(b"Mac OS X")
+    dataset = timit(tmp_path)
+    assert len(dataset.train) == 19
+    np.testing.assert_array_equal(dataset.train[0], noise(300))
+    write_sphere(tmp_path / "copy" / "TRAIN/DR1/F0000/SX0.WAV", noise(300))
+    refuses(lambda: timit(tmp_path), ValueError, "once", "copy", "Give the folder")
+
+
+def test_timit_in_plain_wav(tmp_path):
+    for name in corpus_names("TRAIN", 20) + corpus_names("TEST", 1):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        write_wav(noise(300), tmp_path / f"{name}.WAV", 16000)
+    np.testing.assert_array_equal(timit(tmp_path).test[0], noise(300))
+    write_wav(noise(300), tmp_path / "TEST/DR1/F0000/SX1.wav", 8000)
+    refuses(lambda: timit(tmp_path), ValueError, "SX1.wav", "8000", "16000")
+
+
+def corpus_like(mean, std, counts=(4389, 231, 1680)):
+    """As many tiny recordings as TIMIT has, with this mean and spread."""
+    pair = np.array([-1.0, 1.0]) * std + mean
+    splits = zip(("train", "valid", "test"), counts, strict=True)
+    sounds = {split: [("", pair.astype(np.float32))] * count for split, count in splits}
+    dataset = sound_dataset("timit", sounds, rate=16000, frame_size=1)
+    # Only whole levels are stored; these are floats for the sake of the mean.
+    dataset.train.values = dataset.train.values.astype(np.int16)
+    return dataset
+
+
+def test_verdict_on_the_whole_corpus():
+    same = check_timit(corpus_like(0.00606, 548.1362))
+    assert same.is_good
+    assert "the same to rounding" in same.text
+    assert same.text.endswith("This is TIMIT, complete.")
+    # 1/549.7 is the width in the code of Marino et al., who split in another order.
+    other = check_timit(corpus_like(0.0047, 549.7))
+    assert other.is_good
+    assert "rounding" not in other.text
+    assert not check_timit(corpus_like(0.006, 530.0)).is_good
+    assert not check_timit(corpus_like(0.1, 548.1)).is_good
+    assert not check_timit(corpus_like(0.00606, 548.1362, (4388, 231, 1680))).is_good
+
+
+def test_timit_refuses(tmp_path):
+    refuses(lambda: timit(tmp_path / "none"), FileNotFoundError, "`folder`", "none")
+    refuses(lambda: timit(tmp_path), FileNotFoundError, "`folder`", "sound files")
+    for name in corpus_names("TRAIN", 20):
+        write_sphere(tmp_path / f"{name}.WAV", noise(300))
+    refuses(lambda: timit(tmp_path), FileNotFoundError, "TEST/DRn", "Give the folder")
+    refuses(lambda: timit_sample(tmp_path), ValueError, "drN-SPEAKER_SENTENCE", "`audio_folder`")
+
+
+# SPHERE
+
+
+@pytest.mark.parametrize("order", ["01", "10"])
+def test_sphere_in_both_byte_orders(tmp_path, order):
+    path = write_sphere(tmp_path / "a.WAV", noise(1000), order=order, rate=8000)
+    samples, rate = read_sphere(path)
+    np.testing.assert_array_equal(samples, noise(1000))
+    assert samples.dtype == np.int16
+    assert rate == 8000
+    # libsndfile reads SPHERE too, and so checks the file that this test wrote ...
+    np.testing.assert_array_equal(soundfile.read(path, dtype="int16")[0], noise(1000))
+    # ... and what it writes is read here.
+    endian = {"01": "LITTLE", "10": "BIG"}[order]
+    soundfile.write(path, noise(1000), 8000, "PCM_16", endian, "NIST")
+    np.testing.assert_array_equal(read_sphere(path)[0], noise(1000))
+    assert read_audio(path).bits == 16
+
+
+def test_sphere_with_two_channels(tmp_path):
+    path = write_sphere(tmp_path / "a.sph", np.array([1, 3, -5, 5, 7, 8]), channels=2)
+    np.testing.assert_array_equal(read_sphere(path)[0], [[1, 3], [-5, 5], [7, 8]])
+    # 7.5 is rounded to the even level.
+    np.testing.assert_array_equal(read_audio(path).samples, [2, 0, 8])
+
+
+def test_bad_sphere_is_refused(tmp_path):
+    def bad(name, *words, **options):
+        path = write_sphere(tmp_path / name, noise(100), **options)
+        refuses(lambda: read_sphere(path), ValueError, name, *words)
+
+    bad("cut.WAV", "cut off", "101 samples", "100 are there", announced=101)
+    shorten = ["sample_coding -s26 pcm,embedded-shorten-v2.00"]
+    bad("short.WAV", "embedded-shorten-v2.00", "sph2pipe", header=shorten)
+    bad("ulaw.WAV", "'ulaw'", "sph2pipe", header=["sample_coding -s4 ulaw"])
+    bad("one.WAV", "1 byte", header=["sample_n_bytes -i 1"])
+    bad("order.WAV", "`sample_byte_format`", "'1'", header=["sample_byte_format -s1 1"])
+    bad("rate.WAV", "`sample_rate`", "'x'", header=["sample_rate -s1 x"])
+    bad("empty.WAV", "`sample_count`", "'0'", announced=0)
+    path = tmp_path / "cut.WAV"
+    path.write_bytes(path.read_bytes()[:200])
+    refuses(lambda: read_sphere(path), ValueError, "cut.WAV", "damaged")
+    path.write_bytes(b"NIST_1A\n   many\n")
+    refuses(lambda: read_audio(path), ValueError, "cut.WAV", "damaged")
+    path.write_bytes(b"RIFF")
+    refuses(lambda: read_sphere(path), ValueError, "cut.WAV", "NIST_1A")
+
+
+# Any sound of the user's
+
+
+@pytest.mark.parametrize(("suffix", "form"), [("wav", "WAV"), ("flac", "FLAC")])
+def test_16_bit_files_are_read_exactly(tmp_path, suffix, form):
+    path = tmp_path / f"a.{suffix}"
+    soundfile.write(path, noise(5000), 22050, "PCM_16", format=form)
+    sound = read_audio(str(path))
+    np.testing.assert_array_equal(sound.samples, noise(5000))
+    assert sound.samples.dtype == np.int16
+    assert sound[1:] == (22050, 16)
+
+
+@pytest.mark.parametrize(("subtype", "bits"), [("PCM_24", 24), ("FLOAT", 32), ("DOUBLE", 64)])
+def test_finer_files_are_not_rounded(tmp_path, subtype, bits):
+    fine = noise(500) / 2**15 + 2.0**-20
+    fine[1] = 0.25 + 2.0**-20
+    soundfile.write(tmp_path / "a.wav", fine, 16000, subtype)
+    sound = read_audio(tmp_path / "a.wav")
+    assert sound.samples.dtype == np.float32
+    assert sound.bits == bits
+    # In levels of 16 bits; float32 holds these 20 bits and the sign exactly.
+    np.testing.assert_array_equal(sound.samples, fine * 2**15)
+
+
+def test_8_bit_files_are_whole_16_bit_levels(tmp_path):
+    coarse = (noise(500) // 256 * 256).astype(np.int16)
+    soundfile.write(tmp_path / "a.wav", coarse, 16000, "PCM_U8")
+    sound = read_audio(tmp_path / "a.wav")
+    np.testing.assert_array_equal(sound.samples, coarse)
+    assert sound.bits == 8
+
+
+def test_channels_are_averaged(tmp_path):
+    left, right = noise(500, 1), noise(500, 2)
+    soundfile.write(tmp_path / "a.wav", np.stack([left, right], 1), 16000, "PCM_16")
+    expected = np.rint((left.astype(float) + right) / 2)
+    np.testing.assert_array_equal(read_audio(tmp_path / "a.wav").samples, expected)
+
+
+@pytest.mark.parametrize("dtype", [np.int16, np.float32])
+@pytest.mark.parametrize("rate", [8000, 11025, 44100, 48000])
+def test_resampling_keeps_the_frequency(rate, dtype):
+    samples = resampled(sine(440, rate).astype(dtype), rate, 16000)
+    assert samples.dtype == dtype
+    assert abs(len(samples) - 8000) <= 1
+    # Half a second: the lines of the spectrum are 2 Hz apart.
+    assert peak(samples, 16000) == pytest.approx(440, abs=2)
+    # Away from the ends it is the sine itself: the filter ripples by two thousandths of 8000.
+    inner = slice(200, -200)
+    expected = sine(440, 16000)[: len(samples)][inner].astype(float)
+    np.testing.assert_allclose(samples[: len(expected) + 400][inner], expected, atol=16)
+
+
+def test_resampling_filters_what_the_new_rate_cannot_hold():
+    samples = resampled(sine(10_000, 48_000), 48_000, 16_000)
+    assert np.abs(samples[200:-200]).max() < 0.01 * 8000
+    loud = resampled(np.repeat(np.array([-(2**15), 2**15 - 1], np.int16), 100), 8000, 16000)
+    # The overshoot at the edge is clipped, not wrapped around.
+    assert (np.sign(loud[:195]) == -1).all()
+    assert (np.sign(loud[205:395]) == 1).all()
+    refuses(lambda: resampled(noise(9), 0, 8000), ValueError, "`from_rate`", "0")
+
+
+def test_folder_in_one_line(tmp_path):
+    for number, rate in enumerate([8000, 16000, 44100, 48000, 16000]):
+        both = np.stack([sine(300, rate), sine(300, rate)], 1)
+        folder = tmp_path / f"speaker{number}"
+        folder.mkdir()
+        soundfile.write(folder / "a.wav", both if number % 2 else both[:, 0], rate, "PCM_16")
+        soundfile.write(folder / "b.FLAC", sine(300, rate), rate, "PCM_16", format="FLAC")
+        write_sphere(folder / "c.sph", sine(300, rate), rate=rate)
+        (folder / "notes.txt").write_text("not a sound")
+        (folder / "._a.wav").write_bytes(b"Mac OS X")
+    dataset = audio_folder(tmp_path)
+    splits = ("train", "valid", "test")
+    assert [len(dataset.split(s)) for s in splits] == [12, 2, 1]
+    names = [name for s in splits for name in dataset.names[s]]
+    assert sorted(names) == [f"speaker{i}/{file}" for i in range(5) for file in "abc"]
+    assert dataset.train.values.dtype == np.int16
+    assert dataset.observation_shape == (200,)
+    assert dataset.rate == 16000
+    assert dataset.family.width == 1 / dataset.scaling.scale
+    # A sine's spread is its height over the square root of two.
+    assert dataset.scaling.scale == pytest.approx(8000 / np.sqrt(2), rel=0.01)
+    for split in splits:
+        for samples in dataset.split(split):
+            assert abs(len(samples) - 8000) <= 1
+            assert peak(samples, 16000) == pytest.approx(300, abs=2)
+    assert RandomWindows(dataset, 40, 2).windows(0, KEY).xs.shape == (2, 40, 200)
+    again, other = audio_folder(tmp_path), audio_folder(tmp_path, seed=1)
+    assert again.names == dataset.names != other.names
+    assert again.sha256() == dataset.sha256()
+
+
+def test_folder_by_speaker(tmp_path):
+    for number in range(30):
+        folder = tmp_path / f"speaker{number % 6}"
+        folder.mkdir(exist_ok=True)
+        write_wav(noise(400, number), folder / f"{number}.wav", 16000)
+    dataset = audio_folder(
+        tmp_path, frame_size=100, fractions=(0.5, 0.25, 0.25), group=lambda path: path.parent.name
+    )
+    speakers = [{name.split("/")[0] for name in dataset.names[s]} for s in dataset.names]
+    assert sorted(map(len, speakers)) == [1, 2, 3]
+    assert len(set.union(*speakers)) == 6
+    assert sum(map(len, dataset.names.values())) == 30
+    assert dataset.observation_shape == (100,)
+    for split, names in dataset.names.items():
+        for number, name in enumerate(names):
+            expected = noise(400, int(name.split("/")[1]))
+            np.testing.assert_array_equal(dataset.split(split)[number], expected)
+
+
+def test_one_fine_file_makes_a_folder_of_floats(tmp_path):
+    for number in range(4):
+        write_wav(noise(400, number), tmp_path / f"{number}.wav", 16000)
+    soundfile.write(tmp_path / "4.wav", noise(400, 4) / 2**15 + 2.0**-20, 16000, "PCM_24")
+    dataset = audio_folder(tmp_path)
+    assert dataset.family.distribution is Normal
+    assert dataset.family.width is None
+    for split, names in dataset.names.items():
+        for number, name in enumerate(names):
+            samples = dataset.split(split)[number]
+            assert samples.dtype == np.float32
+            # One unit for all: the 24-bit file is 2**-5 of a level above its 16-bit values.
+            expected = noise(400, int(name)) + (2.0**-5 if name == "4" else 0.0)
+            np.testing.assert_array_equal(samples[2:], expected[2:])
+
+
+def test_what_is_generated_can_be_heard(tmp_path):
+    frames = np.array([[0.4, -1.6, 40_000.0], [-40_000.0, 32_767.2, -32_768.4]])
+    write_wav(frames, tmp_path / "a.wav", 16000.0)
+    with wave.open(str(tmp_path / "a.wav")) as file:
+        assert file.getparams()[:4] == (1, 2, 16000, 6)
+    expected = [0, -2, 32767, -32768, 32767, -32768]
+    np.testing.assert_array_equal(read_audio(tmp_path / "a.wav").samples, expected)
+    write_wav(jax.numpy.ones((2, 3)), tmp_path / "a.wav", 8000)
+    bad = np.array([1.0, np.nan])
+    refuses(lambda: write_wav(bad, tmp_path / "b.wav", 8000), ValueError, "`samples`", "1 of 2")
+    refuses(lambda: write_wav(frames, tmp_path / "b.wav", 0.5), ValueError, "`rate`", "0.5")
+    # Refused before anything is written.
+    assert not (tmp_path / "b.wav").exists()
+
+
+def test_what_is_no_sound_is_refused(tmp_path):
+    refuses(lambda: audio_folder(tmp_path / "x"), FileNotFoundError, "`folder`", "x")
+    refuses(lambda: audio_folder(tmp_path), FileNotFoundError, "`folder`", ".wav", "has none")
+    refuses(lambda: read_audio(tmp_path / "a.wav"), FileNotFoundError, "`path`", "a.wav")
+    for name in ("a.wav", "b.wav"):
+        write_wav(noise(400), tmp_path / name, 16000)
+    refuses(lambda: audio_folder(tmp_path), ValueError, "at least 3 files", "has 2")
+    refuses(lambda: audio_folder(tmp_path, frame_size=0), ValueError, "`frame_size`", "0")
+    refuses(lambda: audio_folder(tmp_path, rate=-1), ValueError, "`rate`", "-1")
+    refuses(
+        lambda: audio_folder(tmp_path, group=lambda path: path.parent.name),
+        ValueError, "at least 3 groups", "has 1",
+    )  # fmt: skip
+    path = tmp_path / "c.wav"
+    path.write_text("This is a letter, not a sound.")
+    refuses(lambda: audio_folder(tmp_path), ValueError, "c.wav", "cannot be read")
+    path.write_bytes(b"")
+    refuses(lambda: read_audio(path), ValueError, "c.wav", "cannot be read")
+    write_wav(np.zeros(0), path, 16000)
+    refuses(lambda: read_audio(path), ValueError, "c.wav", "0 samples")
+    soundfile.write(path, np.array([0.0, np.inf, 0.1]), 16000, "FLOAT")
+    refuses(lambda: read_audio(path), ValueError, "c.wav", "infinite")
+
+
+@pytest.mark.parametrize(("suffix", "form"), [("wav", "WAV"), ("flac", "FLAC")])
+def test_half_a_file_is_refused(tmp_path, suffix, form):
+    path = tmp_path / f"a.{suffix}"
+    soundfile.write(path, noise(20_000), 16000, "PCM_16", format=form)
+    path.write_bytes(path.read_bytes()[:20_000])
+    refuses(lambda: read_audio(path), ValueError, f"a.{suffix}")
+
+
+def test_wav_written_to_a_pipe_is_read(tmp_path):
+    """Its sizes are unknown when it begins, and stand as the highest number."""
+    path = tmp_path / "a.wav"
+    write_wav(noise(400), path, 16000)
+    data = path.read_bytes()
+    path.write_bytes(data[:4] + b"\xff" * 4 + data[8:40] + b"\xff" * 4 + data[44:])
+    np.testing.assert_array_equal(read_audio(path).samples, noise(400))
+
+
+def test_without_soundfile_only_sphere_is_read(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "soundfile", None)
+    write_wav(noise(400), tmp_path / "a.wav", 16000)
+    refuses(lambda: read_audio(tmp_path / "a.wav"), ImportError, "`soundfile`", "varfilter[audio]")
+    path = write_sphere(tmp_path / "b.WAV", noise(400))
+    np.testing.assert_array_equal(read_audio(path).samples, noise(400))
