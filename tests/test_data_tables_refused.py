@@ -1,0 +1,163 @@
+"""Tables that cannot be read, in words that name the file, the column, the row and the fix."""
+
+import datetime as dt
+import io
+
+import numpy as np
+import pandas as pd
+
+from plants import HOURS, everything, lines, plant, write
+from refusals import as_users_run_it, refuses  # noqa: F401
+from varfilter.data.tables import table
+
+
+def test_refusals_of_sources(tmp_path):
+    refuses(lambda: table(tmp_path / "no.csv"), FileNotFoundError, "no.csv", "does not exist")
+    refuses(lambda: table(tmp_path), ValueError, "is a folder")
+    refuses(lambda: table(write(tmp_path, "x", "a.xlsx")), ValueError, "a.xlsx", ".parquet")
+    for name in ("e.csv", "e.parquet", "e.npy", "e.npz"):
+        refuses(lambda name=name: table(write(tmp_path, "", name)), ValueError, name, "is empty")
+    refuses(lambda: table(write(tmp_path, "\n\n", "n.csv")), ValueError, "n.csv")
+    refuses(lambda: table(lines(tmp_path, "a,b")), ValueError, "table.csv", "no rows")
+    refuses(lambda: table(lines(tmp_path, "a,b", "1,2,3")), ValueError, "table.csv", "more fields")
+    for header in ("a,a", "a, a", '"a",a'):
+        path = lines(tmp_path, header, "1,2")
+        refuses(lambda path=path: table(path), ValueError, "two columns 'a'")
+    refuses(lambda: table(lines(tmp_path, "1.5,2", "3,4")), ValueError, "begins with numbers")
+    for name in ("j.parquet", "j.npy", "j.npz", "j.csv.gz"):
+        refuses(lambda name=name: table(write(tmp_path, "junk" * 30, name)), ValueError, name)
+    (tmp_path / "b.csv").write_bytes(bytes(range(256)) * 10)
+    refuses(lambda: table(tmp_path / "b.csv"), ValueError, "b.csv")
+    np.save(tmp_path / "o.npy", np.array([{}], object), allow_pickle=True)
+    refuses(lambda: table(tmp_path / "o.npy"), ValueError, "o.npy")
+    for wrong in (7, None, [1, 2], lambda: 0, io.StringIO("a")):
+        refuses(lambda wrong=wrong: table(wrong), TypeError, "`source`", "DataFrame")
+    refuses(lambda: table(np.zeros((2, 2, 2, 2))), ValueError, "(steps, columns)")
+    refuses(lambda: table(np.zeros((0, 2))), ValueError, "no rows")
+    refuses(lambda: table({}), ValueError, "no rows")
+    refuses(
+        lambda: table({"a": [1.0, 2], "b": [1.0]}), ValueError, "different lengths", "a: 2, b: 1"
+    )
+    refuses(lambda: table({"a": np.zeros((2, 2, 2))}), ValueError, "'a'")
+    refuses(lambda: table(pd.DataFrame([[1, 2]], columns=["a", "a"])), ValueError, "two columns")
+    refuses(lambda: table({"a": [1.0, 2.0]}), ValueError, "2 rows", "valid")
+
+
+def test_refusals_of_columns(tmp_path):
+    data = plant()
+    refuses(
+        lambda: table({"remark": ["a", "b", "c"]}), ValueError, "no column of numbers", "remark"
+    )
+    refuses(lambda: table(data, columns=["wram"]), ValueError, "`columns`", "Did you mean 'warm'?")
+    refuses(lambda: table(data, columns=["Warm"]), ValueError, "Did you mean 'warm'?")
+    refuses(lambda: table(data, columns="warm"), TypeError, "`columns`", "['warm']")
+    refuses(lambda: table(data, columns=["remark"]), ValueError, "'remark'", "'ok'")
+    refuses(lambda: table(data, columns=["time"], time="time"), ValueError, "`columns`", "'time'")
+    refuses(lambda: table(data, time="tiem"), ValueError, "`time`", "Did you mean 'time'?")
+    refuses(lambda: table(data, sequence="valv"), ValueError, "`sequence`", "'valve'")
+    refuses(lambda: table(data, kinds={"flw": "count"}), ValueError, "`kinds`", "'flow'")
+    refuses(
+        lambda: table(data, kinds={"flow": "bool"}), ValueError, "numeric, binary, count", "'bool'"
+    )
+    refuses(
+        lambda: table(data, kinds={"remark": "count"}), ValueError, "`kinds`", "left out", "text"
+    )
+    refuses(
+        lambda: table(data, kinds={"faults": "binary"}), ValueError, "`faults`", "binary", "in row"
+    )
+    refuses(lambda: table(data, kinds={"warm": "count"}), ValueError, "`warm`", "count", "row 0")
+    refuses(
+        lambda: table(data, sequence="remark"), ValueError, "`sequence`", "row 2 (counted from 0)"
+    )
+    path = lines(tmp_path, "a,b", "1,2", "2,inf", "3,4")
+    refuses(lambda: table(path), ValueError, "`b`", "infinite", "row 1 (counted from 0)")
+    path = lines(tmp_path, "a,b", "1,2", "2,5", "3,1e300")
+    refuses(lambda: table(path), ValueError, "`b`", "1e+300", "row 2", "32-bit")
+    path = lines(tmp_path, "a,b", "1,2", "2,error", "3,4")
+    refuses(lambda: table(path), ValueError, "`b`", "'error'", "row 1 (counted from 0)")
+    huge = np.array([1.5, 10**400, 2.5], object)
+    refuses(lambda: table(huge), ValueError, "`x0`", "infinite", "row 1")
+    drift = {"f": 5e7 + np.random.default_rng(0).normal(size=50)}
+    refuses(lambda: table(drift), ValueError, "`f`", "Subtract 49999999.94 ", "4 apart")
+    held = {"x": np.r_[np.arange(80) % 2, 0.5, np.zeros(19)]}
+    refuses(lambda: table(held), ValueError, "`x`", "0.5 in row 80", "kinds={'x': 'numeric'}")
+    assert table(held, kinds={"x": "numeric"}).kinds == {"x": "numeric"}
+    gone = {"x": np.r_[np.full(80, np.nan), np.ones(20)]}
+    refuses(lambda: table(gone), ValueError, "training rows", "'x'")
+    refuses(
+        lambda: table({**gone, "y": np.arange(100.0)}, columns=["x"]), ValueError, "'x'", "training"
+    )
+
+
+def test_refusals_of_times(tmp_path):
+    path = lines(tmp_path, "time,x", "2024-01-01,1", "2024-13-02,2", "2024-01-03,3")
+    refuses(lambda: table(path), ValueError, "`time`", "row 1", "'2024-13-02'", "ISO", "time=False")
+    assert len(everything(table(path, time=False))) == 3
+    path = lines(tmp_path, "time,x", "noon,1", "2,2", "3,3")
+    refuses(lambda: table(path), ValueError, "row 0", "'noon'")
+    path = lines(tmp_path, "time,x", "2024-01-01,1", ",2", "2024-01-03,3")
+    refuses(lambda: table(path), ValueError, "no time in row 1")
+    numbers = np.arange(6.0)
+    both = {"time": numbers, "t": numbers, "x": numbers}
+    refuses(lambda: table(both), ValueError, "'time', 't'", "`time=False`")
+    far = {"t": np.r_[numbers, 1e9 + numbers], "x": np.arange(12.0)}
+    refuses(lambda: table(far, fractions=(0.9, 0.05, 0.05)), ValueError,
+            "longest gap", "from 5 to 1e+09", "`sequence`", "`step`")  # fmt: skip
+    runs = {**far, "run": [0] * 6 + [1] * 6}
+    assert len(everything(table(runs, sequence="run"))) == 12
+    stamps = [*HOURS[:9], np.datetime64("9999-12-31")]
+    years = {"when": np.array(stamps, "datetime64[us]"), "x": np.arange(10.0)}
+    refuses(
+        lambda: table(years, fractions=(0.4, 0.2, 0.4)),
+        ValueError,
+        "2024-03-01T08:00:00",
+        "9999-12-31",
+    )
+    panel = {"t": np.repeat(numbers, 3), "x": np.arange(18.0)}
+    refuses(lambda: table(panel), ValueError, "3 times", "`sequence`", "`long`", "`step`")
+    assert len(everything(table(panel, step=1))) == 6
+    data = plant()
+    refuses(lambda: table(data, time=3), TypeError, "`time`", "3")
+    refuses(lambda: table(data, step="1h"), TypeError, "`step`", "'1h'")
+    refuses(lambda: table(data, step=-1), ValueError, "`step`", "-1")
+    refuses(lambda: table(far, step=dt.timedelta(1)), TypeError, "`step`")
+    refuses(lambda: table(far, step=np.timedelta64(1, "s")), TypeError, "`step`")
+    refuses(lambda: table(numbers, step=1), ValueError, "`step`", "`time`")
+    single = {"t": numbers, "run": numbers, "x": numbers}
+    refuses(lambda: table(single, sequence="run"), ValueError, "`step`", "two times")
+
+
+def test_refusals_of_long_splits_and_new_tables(tmp_path):
+    data, numbers = plant(), np.arange(6.0)
+    refuses(lambda: table(data, long=("remark",)), ValueError, "`long`", "two names")
+    refuses(lambda: table(data, long=("remark", "vale")), ValueError, "`long`", "'valve'")
+    refuses(lambda: table(data, long=("flow", "remark")), ValueError, "`long`", "'ok'")
+    refuses(lambda: table(data, long=("warm", "warm")), ValueError, "'warm'", "twice")
+    refuses(lambda: table(data, long=("warm", "flow")), ValueError, "`long`", "row 3")
+    no_time = {"v": ["a"] * 6, "x": numbers}
+    refuses(lambda: table(no_time, long=("v", "x")), ValueError, "`long`", "`time`")
+    clash = {"t": numbers, "v": ["a", "t"] * 3, "x": numbers}
+    refuses(lambda: table(clash, long=("v", "x")), ValueError, "'t'", "Rename")
+    refuses(lambda: table(data, split="random"), ValueError, "`split`", "'random'")
+    refuses(lambda: table(data, split="sequence"), ValueError, "`split`", "there are 1")
+    for wrong in ((0.8, 0.2), (0.8, 0.3, 0.1), (1.0, 0.0, 0.0), 0.8):
+        refuses(lambda wrong=wrong: table(data, fractions=wrong), ValueError, "`fractions`")
+    refuses(
+        lambda: table(np.zeros((3, 4, 2)), sequence="x0"), ValueError, "`sequence`", "first axis"
+    )
+    made = table(data)
+    less = {k: v for k, v in data.items() if k not in ("warm", "time")}
+    refuses(lambda: made.read_like(less), ValueError, "`source`", "'time'", "'warm'")
+    refuses(lambda: made.read_like({**data, "valve": numbers}), ValueError, "different lengths")
+    refuses(
+        lambda: made.read_like({**data, "valve": np.full(60, 2)}),
+        ValueError,
+        "`valve`",
+        "2 in row 0",
+    )
+    refuses(lambda: made.read_like({**data, "warm": ["hot"] * 60}), ValueError, "'warm'", "'hot'")
+    refuses(lambda: made.read_like({**data, "time": np.arange(60)}), ValueError, "`time`", "dates")
+    late = np.r_[HOURS[:59], np.datetime64("2400-01-01", "us")]
+    refuses(lambda: made.read_like({**data, "time": late}), ValueError, "longest gap", "2400-01-01")
+    refuses(lambda: made.read_like(tmp_path / "no.csv"), FileNotFoundError, "no.csv")
+    refuses(lambda: made.restore(np.zeros((5, 3))), ValueError, "`xs`", "warm", "[5, 3]")
