@@ -1,0 +1,414 @@
+"""Pictures of data sets: what some of the sequences look like, by what a row of them is."""
+
+import math
+import textwrap
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import Colormap, LinearSegmentedColormap, to_rgb
+from matplotlib.figure import Figure, SubFigure
+from matplotlib.font_manager import FontProperties, findfont, get_font
+from matplotlib.ticker import MaxNLocator
+
+from varfilter.data.dataset import Dataset, Family
+from varfilter.distributions import Bernoulli
+
+WIDTH, DPI, HEADER = 10.0, 128, 1.15  # 1280 pixels
+COLOURS = ("#1f5fbf", "#d9731a", "#2b8a57")
+INK, SMALL_PRINT, FRAME, GRID = "#333333", "#777777", "#bbbbbb", "#e6e6e6"
+MISSING, OUTSIDE = "#9db4c0", "#f4f4f4"
+LABEL: dict[str, Any] = {"fontsize": 8, "color": INK}
+
+NUM_KEYS, LOWEST_KEY = 88, 21
+MOST_PANELS = MOST_FRAMES = 8
+DECIBELS, SILENCE = 70.0, -120.0
+
+
+class Shown(NamedTuple):
+    """The first rows of a sequence, its name, and how many rows it has in all."""
+
+    name: str
+    rows: np.ndarray
+    num_rows: int
+
+
+# A painter asks for its page, by the height in inches and more of what is shown, and fills it.
+Page = Callable[..., tuple[Figure, SubFigure]]
+
+
+class Kind(NamedTuple):
+    """How a kind of data is painted, and at most how many sequences and rows of each."""
+
+    paint: Callable[[Page, Dataset, list[Shown]], Figure]
+    num_sequences: int
+    num_rows: int
+    missing: str = "missing values are grey-blue"
+
+
+def picture(dataset: Dataset, *, split: str = "train", seed: int = 0) -> Figure:
+    """Some sequences of a split, drawn with `seed`, in the recording's units, 1280 pixels wide.
+
+    Rolls of 88 keys are shown as scores, sound as waves and spectra, images as filmstrips,
+    tables and a few numbers as lines, all else as heat maps. Save it with `savefig`.
+    """
+    ragged = dataset.split(split)
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise ValueError(f"`seed` must be a whole number, at least 0; got {seed!r}.")
+    whole = np.flatnonzero(ragged.lengths >= dataset.rows_per_step)
+    if not whole.size:
+        raise ValueError(
+            f"`split` {split!r} of {dataset.name!r} has no sequence of a step or more: there is"
+            " nothing to show. Give another split."
+        )
+    kind = _kind(dataset)
+    num_shown = min(kind.num_sequences, whole.size)
+    chosen = np.sort(np.random.default_rng(seed).choice(whole, num_shown, replace=False))
+    names = dataset.names.get(split) or [f"sequence {i}" for i in range(len(ragged))]
+    shown = [
+        Shown(_legible(names[i], 60), np.asarray(ragged[i][: kind.num_rows]), len(ragged[i]))
+        for i in chosen
+    ]
+    notes = [f"Shown: {num_shown:,} of {_count(len(ragged), 'sequence')} (seed {seed})"]
+    if any(np.isnan(sequence.rows).any() for sequence in shown):
+        notes.append(kind.missing)
+    return kind.paint(partial(_page, dataset, split, notes), dataset, shown)
+
+
+def _kind(dataset: Dataset) -> Kind:
+    """By a row of the recording: steps may hold many of them."""
+    row = dataset.train.values.shape[1:]
+    if row == () and dataset.rate is not None:
+        return Kind(_sounds, 4, 1 << 17)
+    is_film = len(row) == 2 or (len(row) == 3 and row[0] in (1, 3))
+    if is_film and min(row[-2:]) >= 8 and max(row[-2:]) <= 4 * min(row[-2:]):
+        return Kind(_films, 4, 200)
+    if row == (NUM_KEYS,) and not dataset.columns and _is_binary(dataset.family):
+        return Kind(_rolls, 4, 200)
+    if dataset.columns or math.prod(row) <= MOST_PANELS:
+        return Kind(_lines, 3, 1000, missing="marks at the bottom are missing values")
+    return Kind(_heat_maps, 4, 500)
+
+
+def _rolls(page: Page, dataset: Dataset, shown: list[Shown]) -> Figure:
+    """Pitch against time; only the pitches round those that sound."""
+    figure, body = page(1.5 * len(shown) + 0.3)
+    sounding = np.flatnonzero((np.concatenate([song.rows for song in shown]) > 0).any(axis=0))
+    keys = LOWEST_KEY + (sounding if sounding.size else np.arange(NUM_KEYS))
+    cs = range(24, LOWEST_KEY + NUM_KEYS, 12)  # MIDI note 60 is the middle C, C4
+    for axis in _images(body, dataset, shown, LOWEST_KEY, _ink(COLOURS[0]), (0.0, 1.0)):
+        axis.set_yticks(cs, [f"C{note // 12 - 1}" for note in cs])
+        axis.set_ylim(keys[0] - 2.5, keys[-1] + 2.5)
+        for note in cs:  # between B and C: through C it would strike the notes out
+            axis.axhline(note - 0.5, color=GRID, lw=0.6)
+    body.supylabel("pitch", **LABEL)
+    return figure
+
+
+def _heat_maps(page: Page, dataset: Dataset, shown: list[Shown]) -> Figure:
+    """All elements of a row against time, on one scale."""
+    figure, body = page(1.35 * len(shown) + 0.3)
+    colours = matplotlib.colormaps["magma"].with_extremes(bad=MISSING)
+    limits = _range([sequence.rows for sequence in shown])
+    axes = _images(body, dataset, shown, 0, colours, limits)
+    axes[0].yaxis.set_major_locator(MaxNLocator(4, integer=True))
+    bar = body.colorbar(axes[0].images[0], ax=axes, aspect=40, pad=0.01)
+    bar.ax.tick_params(labelsize=8, color=FRAME, labelcolor=INK)
+    bar.ax.spines[:].set_visible(False)
+    body.supylabel("element", **LABEL)
+    return figure
+
+
+def _images(
+    body: SubFigure,
+    dataset: Dataset,
+    shown: list[Shown],
+    first: int,
+    colours: Colormap,
+    limits: tuple[float, float],
+) -> list[Axes]:
+    """The sequences one below another, each an image: elements, from `first`, against time."""
+    axes = body.subplots(len(shown), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
+    for axis, sequence in zip(axes, shown, strict=True):
+        _plain(axis)
+        axis.set_facecolor(OUTSIDE)
+        image = sequence.rows.reshape(len(sequence.rows), -1).T
+        extent = (-0.5, image.shape[1] - 0.5, first - 0.5, first + len(image) - 0.5)
+        axis.imshow(
+            image, cmap=colours, vmin=limits[0], vmax=limits[1], origin="lower", aspect="auto",
+            extent=extent, interpolation="nearest" if len(image) <= NUM_KEYS else "auto",
+        )  # fmt: skip
+        _title(axis, f"{sequence.name}, {_extent(sequence, dataset)}")
+    _time(axes[-1], shown)
+    axes[-1].set_xlabel(_unit(dataset), **LABEL)
+    return list(axes)
+
+
+def _sounds(page: Page, dataset: Dataset, shown: list[Shown]) -> Figure:
+    """Wave and spectrum of each, on common axes of seconds."""
+    figure, body = page(1.4 * len(shown) + 0.3)
+    rate = float(dataset.rate or 1.0)
+    seconds = max(len(sound.rows) for sound in shown) / rate
+    spectra = [_spectrum(sound.rows, rate) for sound in shown]
+    loudest = max(_range(spectra)[1], DECIBELS + SILENCE)
+    unit, divisor = ("kHz", 1000.0) if rate >= 4000 else ("Hz", 1.0)
+    axes = body.subplots(len(shown), 2, sharex=True, sharey="col", squeeze=False)
+    for (wave, spectrum), sound, levels in zip(axes, shown, spectra, strict=True):
+        end = len(sound.rows) / rate
+        _plain(wave, grid=True)
+        wave.plot(
+            *_outline(np.arange(len(sound.rows)) / rate, sound.rows), color=COLOURS[0], lw=0.6
+        )
+        wave.axvspan(end, seconds, color=OUTSIDE, zorder=0.6)
+        wave.set_ylabel("amplitude", **LABEL)
+        _title(wave, f"{sound.name}, {_extent(sound, dataset)}")
+        _plain(spectrum)
+        spectrum.set_facecolor(OUTSIDE)
+        spectrum.imshow(
+            levels, cmap=_ink("black"), vmin=loudest - DECIBELS, vmax=loudest, origin="lower",
+            aspect="auto", extent=(0.0, end, 0.0, rate / 2 / divisor),
+        )  # fmt: skip
+        spectrum.set_ylabel(unit, **LABEL)
+    axes[0, 0].set_xlim(0.0, seconds)
+    _title(axes[0, 1], f"spectrum, {DECIBELS:.0f} dB from black to white", small=True)
+    for axis in axes[-1]:
+        axis.set_xlabel("seconds", **LABEL)
+    return figure
+
+
+def _films(page: Page, dataset: Dataset, shown: list[Shown]) -> Figure:
+    """Frames at even distances, side by side; in colour if there are three channels."""
+    height, width = dataset.train.values.shape[-2:]
+    pitch = width + max(1, width // 24)
+    num_pixels = (MOST_FRAMES - 1) * pitch + width
+    strip_height = 0.96 * WIDTH * height / num_pixels
+    figure, body = page((strip_height + 0.45) * len(shown))
+    low, high = _levels(dataset, shown)
+    axes = body.subplots(len(shown), 1, squeeze=False)[:, 0]
+    for axis, film in zip(axes, shown, strict=True):
+        steps = np.unique(np.linspace(0, len(film.rows) - 1, MOST_FRAMES).round().astype(int))
+        strip = np.ones((height, num_pixels, 3), np.float32)
+        frames = dataset.scaling(film.rows[steps].astype(np.float32))
+        for left, frame in zip(range(0, num_pixels, pitch), frames, strict=False):
+            strip[:, left : left + width] = _coloured((frame - low) / (high - low))
+        axis.imshow(strip)
+        _plain(axis)
+        axis.spines[:].set_visible(False)
+        axis.set_yticks([])
+        axis.set_xticks(np.arange(len(steps)) * pitch + (width - 1) / 2, [f"t={t}" for t in steps])
+        axis.tick_params(length=0, labelsize=7.5, labelcolor=SMALL_PRINT, pad=1)
+        _title(axis, f"{film.name}, {_extent(film, dataset)}")
+    return figure
+
+
+def _lines(page: Page, dataset: Dataset, shown: list[Shown]) -> Figure:
+    """A panel for each column, the sequences in one colour each; what is missing is a gap."""
+    tables = [s.rows.reshape(len(s.rows), -1).astype(np.float64) for s in shown]
+    names = dataset.columns or [f"element {i}" for i in range(tables[0].shape[1])]
+    num_panels = min(len(names), MOST_PANELS)
+    num_wide = 1 if num_panels <= 3 else 2
+    num_high = -(-num_panels // num_wide)
+    more = "" if num_panels == len(names) else f", {num_panels} of {len(names):,} columns"
+    figure, body = page(1.55 * num_high + 0.5, more)
+    axes = body.subplots(num_high, num_wide, sharex=True, squeeze=False).ravel()
+    for axis in axes[num_panels:]:
+        axis.set_visible(False)
+    for i, axis in enumerate(axes[:num_panels]):
+        family = dataset.family[i] if isinstance(dataset.family, tuple) else dataset.family
+        columns = [table[:, i] for table in tables]
+        _plain(axis, grid=True)
+        axis.tick_params(labelbottom=True)
+        _draw(axis, columns, is_binary=_is_binary(family))
+        missing = np.isnan(np.concatenate(columns)).mean()
+        _title(axis, _legible(names[i], 70 if num_wide == 1 else 28))
+        small = family.distribution.__name__ + (f", {missing:.0%} missing" if missing else "")
+        _title(axis, small, small=True)
+    _time(axes[0], shown)
+    body.supxlabel(_unit(dataset), **LABEL)
+    legend = body.legend(
+        axes[0].lines[: len(shown)],
+        [f"{_legible(s.name, 24)}, {_extent(s, dataset)}" for s in shown],
+        loc="outside upper left", ncols=3, fontsize=8, frameon=False, labelcolor=INK,
+    )  # fmt: skip
+    for text in legend.get_texts():
+        text.set_parse_math(False)
+    return figure
+
+
+def _draw(axis: Axes, columns: Sequence[np.ndarray], *, is_binary: bool) -> None:
+    """The sequences of one column, and below them, for each, marks where a value is missing."""
+    num = len(columns)
+    # Noughts and ones would hide each other: each sequence has a level of its own.
+    levels = [1.5 * (num - 1 - i) if is_binary else 0.0 for i in range(num)]
+    drawn = [values + up for values, up in zip(columns, levels, strict=True)]
+    style = "steps-mid" if is_binary else "default"
+    for values, colour in zip(drawn, COLOURS, strict=False):
+        axis.plot(np.arange(len(values)), values, color=colour, lw=1.0, drawstyle=style)
+    for values, colour in zip(drawn, COLOURS, strict=False):
+        present = np.pad(np.isfinite(values), 1)
+        alone = np.flatnonzero(present[1:-1] & ~present[:-2] & ~present[2:])
+        axis.plot(alone, values[alone], "o", color=colour, ms=2.0)  # a line needs two points
+    finite = np.concatenate(drawn)
+    finite = finite[np.isfinite(finite)]
+    if not finite.size:
+        axis.set_yticks([])
+    elif is_binary:
+        axis.set_yticks([up + value for up in levels for value in (0, 1)], ["0", "1"] * num)
+        axis.set_ylim(-0.25, max(levels) + 1.25)
+    else:
+        whole = bool((finite == np.round(finite)).all())
+        axis.yaxis.set_major_locator(MaxNLocator(4, integer=whole))
+    marks = [np.flatnonzero(np.isnan(values)) for values in columns]
+    if any(len(steps) for steps in marks):
+        low, high = axis.get_ylim()
+        axis.set_ylim(low - (0.05 + 0.07 * num) * (high - low), high)
+    for i, (steps, colour) in enumerate(zip(marks, COLOURS, strict=False)):
+        height = np.full(len(steps), 0.04 + 0.06 * (num - 1 - i))
+        where = axis.get_xaxis_transform()
+        axis.plot(steps, height, "|", color=colour, alpha=0.5, ms=4, mew=0.8, transform=where)
+
+
+def _page(
+    dataset: Dataset, split: str, notes: list[str], height: float, more: str = ""
+) -> tuple[Figure, SubFigure]:
+    """A figure with its heading, and the part of it, `height` inches high, for the painter."""
+    figure = Figure(figsize=(WIDTH, HEADER + height), dpi=DPI)
+    figure.set_layout_engine("constrained", w_pad=0.1)
+    FigureCanvasAgg(figure)
+    parts = figure.subfigures(2, 1, squeeze=False, height_ratios=[HEADER, height])
+    header, body = parts[:, 0]
+    lengths = dataset.split(split).lengths // dataset.rows_per_step
+    first, last = int(lengths.min()), int(lengths.max())
+    extent = _count(last, "step") if first == last else f"{first:,} to {last:,} steps"
+    facts = (
+        f"{_count(len(lengths), 'sequence')} of {extent}; an observation is"
+        f" {dataset.observation_shape}, {_families(dataset.family)}"
+    )
+    text = partial(header.text, 0.01, va="top", color=INK, parse_math=False)
+    text(0.9, f"{_legible(dataset.name, 50)}, {split}", fontsize=14, weight="bold")
+    lines = textwrap.wrap(facts, 112)
+    lines += textwrap.wrap("; ".join([notes[0] + more, *notes[1:]]), 112)
+    text(0.6, "\n".join(lines), fontsize=9, linespacing=1.5)
+    axis = header.add_axes((0.79, 0.27, 0.195, 0.45))
+    _plain(axis)
+    width = -(-(last - first + 1) // 24)
+    counts, _, _ = axis.hist(
+        lengths, np.arange(first, last + width + 1, width) - 0.5, color=COLOURS[0]
+    )
+    margin = max(0.02 * (last - first), 5.0)
+    axis.set_xlim(first - margin, last + margin)
+    axis.set_xticks(sorted({first, last}), [f"{steps:,}" for steps in sorted({first, last})])
+    axis.set_yticks([0, int(np.max(counts))])
+    _title(axis, "sequences by steps", small=True)
+    return figure, body
+
+
+def _plain(axis: Axes, *, grid: bool = False) -> None:
+    """Set by hand: some of `rcParams` are asked for again when the figure is drawn."""
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.spines[["bottom", "left"]].set_color(FRAME)
+    axis.tick_params(labelsize=8, color=FRAME, labelcolor=INK, length=3)
+    axis.set_axisbelow(True)
+    axis.grid(False)
+    if grid:
+        axis.grid(True, color=GRID, lw=0.6)
+
+
+def _title(axis: Axes, text: str, *, small: bool = False) -> None:
+    if small:
+        axis.set_title(text, loc="right", fontsize=7.5, color=SMALL_PRINT, parse_math=False)
+    else:
+        axis.set_title(text, loc="left", fontsize=9, color=INK, parse_math=False)
+
+
+def _time(axis: Axes, shown: list[Shown]) -> None:
+    axis.set_xlim(-0.5, max(len(sequence.rows) for sequence in shown) - 0.5)
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+
+
+def _unit(dataset: Dataset) -> str:
+    return "step" if dataset.rows_per_step == 1 else "row"
+
+
+def _extent(shown: Shown, dataset: Dataset) -> str:
+    """How long a sequence is, and how much of it is shown."""
+    shown_steps, steps = (n // dataset.rows_per_step for n in (len(shown.rows), shown.num_rows))
+    part = f"the first {shown_steps:,} of " if shown_steps < steps else ""
+    seconds = f" ({shown.num_rows / dataset.rate:,.2f} s)" if dataset.rate else ""
+    return part + _count(steps, "step") + seconds
+
+
+def _families(family: Family | tuple[Family, ...]) -> str:
+    if isinstance(family, Family):
+        return family.distribution.__name__
+    counts = Counter(each.distribution.__name__ for each in family)
+    return ", ".join(f"{count:,} {name}" for name, count in counts.items())
+
+
+def _is_binary(family: Family | tuple[Family, ...]) -> bool:
+    return isinstance(family, Family) and issubclass(family.distribution, Bernoulli)
+
+
+def _levels(dataset: Dataset, shown: list[Shown]) -> tuple[float, float]:
+    """What is black and what is white."""
+    family = dataset.family
+    if isinstance(family, Family) and family.low is not None and family.high is not None:
+        return family.low, family.high
+    if _is_binary(family):
+        return 0.0, 1.0
+    return _range([dataset.scaling(film.rows.astype(np.float32)) for film in shown])
+
+
+def _coloured(frame: np.ndarray) -> np.ndarray:
+    """(height, width, 3) from 0 to 1, of any frame; a pixel that is missing in its own colour."""
+    channels = np.moveaxis(frame, 0, -1) if frame.ndim == 3 else frame[..., None]
+    colour = np.broadcast_to(np.clip(channels, 0.0, 1.0), (*channels.shape[:2], 3))
+    lost = np.isnan(channels).any(-1, keepdims=True)
+    return np.where(lost, np.asarray(to_rgb(MISSING), colour.dtype), colour)
+
+
+def _spectrum(samples: np.ndarray, rate: float) -> np.ndarray:
+    """Decibels (frequency, time), from pieces of 25 ms, four times overlapping."""
+    size = max(round(0.025 * rate), 16)
+    padded = np.pad(samples.astype(np.float32), (size // 2, size))
+    pieces = np.lib.stride_tricks.sliding_window_view(padded, size)[: len(samples) : size // 4]
+    levels = np.abs(np.fft.rfft(pieces * np.hanning(size).astype(np.float32))).T
+    return 20.0 * np.log10(np.maximum(levels, 10.0 ** (SILENCE / 20.0)))
+
+
+def _outline(times: np.ndarray, values: np.ndarray, most: int = 4000) -> tuple[Any, Any]:
+    """The same picture with few points: of each piece the lowest and the highest value."""
+    size = -(-2 * len(values) // most)
+    if size <= 2:
+        return times, values
+    begins = np.arange(0, len(values), size)
+    ends = [np.fmin.reduceat(values, begins), np.fmax.reduceat(values, begins)]
+    return np.repeat(times[begins], 2), np.stack(ends, 1).ravel()
+
+
+def _range(arrays: Sequence[np.ndarray]) -> tuple[float, float]:
+    """The lowest and the highest value; never the same."""
+    values = np.concatenate([array[np.isfinite(array)] for array in arrays])
+    low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 1.0)
+    return (low, high) if high > low else (low, low + max(1.0, abs(low)))
+
+
+def _ink(colour: str) -> Colormap:
+    return LinearSegmentedColormap.from_list("ink", ["white", colour]).with_extremes(bad=MISSING)
+
+
+def _count(number: int, unit: str) -> str:
+    return f"{number:,} {unit}" + ("" if number == 1 else "s")
+
+
+def _legible(text: str, most: int) -> str:
+    """On one line, not too long, without characters that the font lacks (they raise warnings)."""
+    font = get_font(findfont(FontProperties()))
+    line = " ".join(text.split())
+    line = "".join(c if font.get_char_index(ord(c)) else "?" for c in line)
+    return line if len(line) <= most else f"{line[: most - most // 3 - 1]}…{line[-(most // 3) :]}"
