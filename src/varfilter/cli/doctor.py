@@ -1,62 +1,14 @@
-"""The command line: parse, call, print."""
+"""`varfilter doctor`."""
 
 import json
 import platform
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import tyro
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from varfilter.doctor import Row
-
-DESCRIPTION = """Learn deep state-space models from sequences, and filter with them online.
-
-examples:
-  varfilter demo                    train, filter, forecast and find a fault; writes a page
-  varfilter demo --out page --seed 1
-  varfilter doctor                  check the mathematics on this machine's hardware
-  varfilter doctor --json           the same for programs; exit code 1 if a check fails
-  varfilter --version
-"""
-
-
-@dataclass(frozen=True)
-class Demo:
-    """Train and filter on two simulated worlds, offline, in under three minutes on two cores.
-
-    A linear-Gaussian tracker, where AVF is held against the exact optimum, and a pendulum
-    filmed in noisy images with missing pixels, where a model is learned from nothing, filters
-    a new film, forecasts, and flags an injected fault by its surprise. Prints the tables and
-    writes DIR/index.html (one self-contained page) and DIR/results.json.
-
-    example: varfilter demo --out page --seed 1
-    """
-
-    out: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("varfilter-demo")
-    """The folder to write to; it is made if it is not there."""
-
-    seed: Annotated[int, tyro.conf.arg(metavar="N")] = 0
-    """All randomness comes from this number: the same seed gives the same results."""
-
-    def __call__(self) -> int:
-        """Run; returns the exit code."""
-        from varfilter.demo import run_demo
-
-        if not 0 <= self.seed < 2**32:
-            print(f"`--seed` must lie in [0, 2^32); got {self.seed}.", file=sys.stderr)
-            return 2
-        try:
-            run_demo(self.out, self.seed)
-        except OSError as error:
-            message = f"`--out {self.out}`: cannot write there ({error}). Give another folder."
-            print(message, file=sys.stderr)
-            return 2
-        return 0
 
 
 @dataclass(frozen=True)
@@ -124,26 +76,3 @@ def _print_rows(rows: "Iterator[Row]") -> "list[Row]":
     failed = sum(not row.passed for row in seen)
     console.print(f"{failed} of {len(seen)} checks failed." if failed else "All checks passed.")
     return seen
-
-
-Command = (
-    Annotated[Demo, tyro.conf.subcommand("demo")]
-    | Annotated[Doctor, tyro.conf.subcommand("doctor")]
-)
-
-
-def main() -> None:
-    """The entry point of `varfilter`."""
-    if sys.argv[1:] in (["--version"], ["-V"]):
-        from importlib.metadata import version
-
-        print(f"varfilter {version('varfilter')}")
-        return
-    if len(sys.argv) == 1:
-        sys.argv.append("--help")
-    command = tyro.cli(Command, prog="varfilter", description=DESCRIPTION)
-    sys.exit(command())
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,278 @@
+"""`varfilter data`: the sets that have a name and the user's own; listed, got, checked, shown."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from varfilter.cli.printing import print_numbers, progress_bars
+
+if TYPE_CHECKING:
+    from varfilter.data.checks import Judgement
+    from varfilter.data.dataset import Dataset
+    from varfilter.data.entries import Entry
+
+Name = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
+Source = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME|PATH")]
+
+
+@dataclass(frozen=True)
+class List:
+    """The data sets that have a name: what they are, where they lie, their licence.
+
+    They are looked for in the folder that $VARFILTER_DATA names, or else in `varfilter` in your
+    folder for caches.
+
+    example: varfilter data list
+    """
+
+    json: bool = False
+    """Print one JSON object instead of a table."""
+
+    def __call__(self) -> int:
+        """Run; returns the exit code."""
+        from varfilter.data.catalogue import CATALOGUE, data_folder, locate
+
+        folder = data_folder()
+        found = {name: locate(entry, folder) for name, entry in CATALOGUE.items()}
+        if self.json:
+            sets = {
+                name: {
+                    "what": entry.what,
+                    "sequences": list(entry.expected.sequences),
+                    "where": str(found[name]) if found[name] else None,
+                    "is_simulated": not entry.places,
+                    "licence": entry.licence,
+                }
+                for name, entry in CATALOGUE.items()
+            }
+            print(json.dumps({"folder": str(folder), "sets": sets}, indent=1))
+            return 0
+        for name, entry in CATALOGUE.items():
+            counts = "/".join(map(str, entry.expected.sequences))
+            print(f"{name:<14} {counts:<14} {_where(found[name], folder, entry)}")
+            print(f"{'':<14} {entry.what}. Licence: {entry.licence}.")
+        print("\nThe numbers are of sequences: train/valid/test. To get a set: data fetch NAME")
+        print(f"The data folder is {folder}")
+        return 0
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """Get a data set by its name: download, check, and put it into the data folder.
+
+    An interrupted download goes on where it stopped. What comes is compared with what the set
+    must hold, and deleted if it is something else. Without a network, give the folder that holds
+    the files: --from DIR.
+
+    examples:
+      varfilter data fetch jsb
+      varfilter data fetch kth --folder /data
+      varfilter data fetch nottingham --from ~/Downloads
+    """
+
+    name: Name
+    """One of `varfilter data list`."""
+
+    folder: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")] = None
+    """The data folder to put it into, instead of $VARFILTER_DATA."""
+
+    mirror: Annotated[
+        str | None, tyro.conf.arg(name="from", metavar="MIRROR", help_behavior_hint="")
+    ] = None
+    """A folder or an address that has the files, instead of their usual addresses."""
+
+    def __call__(self) -> int:
+        """Run; returns the exit code."""
+        with _refusals() as refused:
+            from varfilter.data.catalogue import data_folder, locate, named
+            from varfilter.data.fetch import fetch
+
+            entry = named(self.name)
+            if not entry.places:
+                print(f"`{self.name}` is simulated: there is nothing to fetch.")
+                return 0
+            folder = data_folder() if self.folder is None else self.folder.expanduser()
+            was_there = locate(entry, folder) is not None
+            if entry.is_large and not was_there:
+                print("Its films are decoded once and kept, which takes minutes.", file=sys.stderr)
+            with progress_bars() as progress:
+                path = fetch(self.name, folder, mirror=self.mirror, progress=progress)
+            print(f"`{self.name}` {'was there already' if was_there else 'is there'}: {path}")
+            print(f"licence: {entry.licence}")
+            if folder != data_folder():
+                print(f"To use it from there: export VARFILTER_DATA={folder}")
+        return refused.code
+
+
+@dataclass(frozen=True)
+class Check:
+    """What a data set holds: counts, lengths, ranges, densities and a hash of its content.
+
+    A set that has a name is compared with what it must hold; the exit code is 1 if it is
+    something else. For your own files and folders there is nothing to compare with.
+
+    examples:
+      varfilter data check jsb
+      varfilter data check timit --at /media/TIMIT
+      varfilter data check readings.csv --sequence machine --time when
+      varfilter data check recordings --rate 8000 --json
+    """
+
+    source: Source
+    """A name of `varfilter data list`, or the path of a file or folder."""
+
+    at: Annotated[Path | None, tyro.conf.arg(metavar="PATH", help_behavior_hint="")] = None
+    """Where a set that has a name lies, if not in the data folder."""
+
+    size: Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint="")] = None
+    """Films: the height and width of the frames in pixels (64)."""
+
+    rate: Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint="")] = None
+    """Sound: samples in a second (16000)."""
+
+    sequence: Annotated[str | None, tyro.conf.arg(metavar="COLUMN", help_behavior_hint="")] = None
+    """Tables: the column that tells sequences apart (none: all rows are one)."""
+
+    time: Annotated[str | None, tyro.conf.arg(metavar="COLUMN", help_behavior_hint="")] = None
+    """Tables: the column of times (the one that looks like it)."""
+
+    json: bool = False
+    """Print one JSON object instead of a table."""
+
+    def __call__(self) -> int:
+        """Run; returns the exit code."""
+        with _refusals() as refused:
+            from varfilter.data.checks import describe
+
+            dataset, options = _loaded(self)
+            judgement = _judged(self, dataset, is_plain=not options)
+            numbers = describe(dataset)
+            if self.json:
+                numbers["is_good"] = judgement.is_good if judgement else None
+                numbers["is_verified"] = judgement.is_verified if judgement else None
+                numbers["verdict"] = list(judgement.lines) if judgement else []
+                print(json.dumps(numbers, indent=1))
+            else:
+                print_numbers(numbers, judgement)
+            return 0 if judgement is None or judgement.is_good else 1
+        return refused.code
+
+
+@dataclass(frozen=True)
+class Show:
+    """Write a picture of some sequences of a data set.
+
+    Music as scores, sound as waves and spectra, films as strips, tables as lines.
+
+    examples:
+      varfilter data show jsb --out jsb.png
+      varfilter data show films --size 32 --split test --seed 1 --out films.png
+      varfilter data show readings.parquet --sequence machine --out readings.png
+    """
+
+    source: Source
+    """A name of `varfilter data list`, or the path of a file or folder."""
+
+    out: Annotated[Path, tyro.conf.arg(metavar="PNG")]
+    """The file to write; its ending says the format (.png, .pdf, .svg)."""
+
+    split: Annotated[str, tyro.conf.arg(metavar="SPLIT")] = "train"
+    """train, valid or test."""
+
+    seed: Annotated[int, tyro.conf.arg(metavar="N")] = 0
+    """Which sequences are shown is drawn from this number."""
+
+    at: Annotated[Path | None, tyro.conf.arg(metavar="PATH", help_behavior_hint="")] = None
+    """Where a set that has a name lies, if not in the data folder."""
+
+    size: Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint="")] = None
+    """Films: the height and width of the frames in pixels (64)."""
+
+    rate: Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint="")] = None
+    """Sound: samples in a second (16000)."""
+
+    sequence: Annotated[str | None, tyro.conf.arg(metavar="COLUMN", help_behavior_hint="")] = None
+    """Tables: the column that tells sequences apart (none: all rows are one)."""
+
+    time: Annotated[str | None, tyro.conf.arg(metavar="COLUMN", help_behavior_hint="")] = None
+    """Tables: the column of times (the one that looks like it)."""
+
+    def __call__(self) -> int:
+        """Run; returns the exit code."""
+        with _refusals() as refused:
+            from varfilter.data.pictures import picture
+
+            if not self.out.parent.is_dir():
+                raise FileNotFoundError(f"`--out {self.out}`: there is no folder to write it to.")
+            figure = picture(_loaded(self)[0], split=self.split, seed=self.seed)
+            figure.savefig(self.out)
+            print(self.out.resolve())
+        return refused.code
+
+
+DESCRIPTION = """Data sets: those that have a name, and your own files and folders.
+
+examples:
+  varfilter data list
+  varfilter data fetch jsb
+  varfilter data check recordings
+  varfilter data show readings.csv --out readings.png
+"""
+Data = Annotated[
+    Annotated[List, tyro.conf.subcommand("list")]
+    | Annotated[Fetch, tyro.conf.subcommand("fetch")]
+    | Annotated[Check, tyro.conf.subcommand("check")]
+    | Annotated[Show, tyro.conf.subcommand("show")],
+    tyro.conf.subcommand("data", description=DESCRIPTION),
+]
+
+
+@dataclass
+class _Refused:
+    code: int = 0
+
+
+@contextmanager
+def _refusals() -> Iterator[_Refused]:
+    """Errors of the user's are one line and exit code 2; ours keep their traceback."""
+    refused = _Refused()
+    try:
+        yield refused
+    except (ValueError, TypeError, OSError, ImportError) as error:
+        print(error, file=sys.stderr)
+        refused.code = 2
+    except KeyboardInterrupt:
+        print("Interrupted.", file=sys.stderr)
+        refused.code = 130
+
+
+def _loaded(command: Check | Show) -> "tuple[Dataset, dict[str, Any]]":
+    """The data set, and the options that were given to read it."""
+    from varfilter.data.catalogue import load
+
+    names = ("size", "rate", "sequence", "time")
+    options = {n: value for n in names if (value := getattr(command, n)) is not None}
+    return load(command.source, at=command.at, **options), options
+
+
+def _judged(command: Check, dataset: "Dataset", *, is_plain: bool) -> "Judgement | None":
+    from varfilter.data.catalogue import CATALOGUE, data_folder, locate
+    from varfilter.data.checks import judge
+
+    if command.source not in CATALOGUE:
+        return None
+    entry = CATALOGUE[command.source]
+    path = command.at or locate(entry, data_folder())
+    return judge(entry, dataset, path, plain=is_plain)
+
+
+def _where(path: Path | None, folder: Path, entry: "Entry") -> str:
+    if not entry.places:
+        return "simulated"
+    return path.relative_to(folder).as_posix() if path else "not here"
