@@ -1,5 +1,6 @@
 """Output heads: from a decoder's last layer, or its maps, to the distribution of x_t."""
 
+import math
 from typing import ClassVar
 
 import equinox as eqx
@@ -94,16 +95,19 @@ class BernoulliHead(eqx.Module):
 class NormalImage(eqx.Module):
     """From two maps a channel: the mean through a sigmoid, and the log-variance, at least -10.
 
-    Pixels lie in [0, 1] on levels `width` apart; `width=None` gives a density instead.
+    Pixels lie in [0, 1] on levels `width` apart; `width=None` gives a density instead. `std` is
+    the standard deviation at a map of zero, near which learning starts.
     """
 
     num_maps: ClassVar[int] = 2
     width: float | None = eqx.field(static=True, default=1 / 255)
+    std: float = eqx.field(static=True, default=1.0)
 
     def __call__(self, maps: Float[Array, "_maps height width"]) -> Normal | DiscretizedNormal:
         """The distribution of a frame given the decoder's maps."""
         mean, log_var = jnp.split(maps, 2)
-        mean, log_var = jax.nn.sigmoid(mean), jnp.maximum(log_var, -10.0)
+        mean = jax.nn.sigmoid(mean)
+        log_var = jnp.maximum(log_var + 2.0 * math.log(self.std), -10.0)
         if self.width is None:
             return Normal(mean, log_var)
         return DiscretizedNormal(mean, log_var, self.width, low=0.0, high=1.0)
