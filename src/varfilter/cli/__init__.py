@@ -1,5 +1,6 @@
 """The command line: parse, call, print."""
 
+import os
 import sys
 from typing import Annotated
 
@@ -50,7 +51,13 @@ def main() -> None:
         args=arguments,
         config=(tyro.conf.OmitSubcommandPrefixes,),
     )
-    sys.exit(command())
+    try:
+        code = command()
+        sys.stdout.flush()
+    except BrokenPipeError:  # `| head` has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -244,6 +244,8 @@ def _refusals() -> Iterator[_Refused]:
     refused = _Refused()
     try:
         yield refused
+    except BrokenPipeError:
+        raise
     except (ValueError, TypeError, OSError, ImportError) as error:
         print(error, file=sys.stderr)
         refused.code = 2

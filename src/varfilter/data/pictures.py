@@ -1,8 +1,6 @@
 """Pictures of data sets: what some of the sequences look like, by what a row of them is."""
 
 import math
-import textwrap
-from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -10,20 +8,28 @@ from typing import Any, NamedTuple
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import Colormap, LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure, SubFigure
-from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.ticker import MaxNLocator
 
 from varfilter.data.dataset import Dataset, Family
+from varfilter.data.picture_page import (
+    COLOURS,
+    FRAME,
+    GRID,
+    INK,
+    LABEL,
+    MISSING,
+    OUTSIDE,
+    SMALL_PRINT,
+    WIDTH,
+    count,
+    headed_page,
+    legible,
+    plain,
+    title,
+)
 from varfilter.distributions import Bernoulli
-
-WIDTH, DPI, HEADER = 10.0, 128, 1.15  # 1280 pixels
-COLOURS = ("#1f5fbf", "#d9731a", "#2b8a57")
-INK, SMALL_PRINT, FRAME, GRID = "#333333", "#777777", "#bbbbbb", "#e6e6e6"
-MISSING, OUTSIDE = "#9db4c0", "#f4f4f4"
-LABEL: dict[str, Any] = {"fontsize": 8, "color": INK}
 
 NUM_KEYS, LOWEST_KEY = 88, 21
 MOST_PANELS = MOST_FRAMES = 8
@@ -71,13 +77,13 @@ def picture(dataset: Dataset, *, split: str = "train", seed: int = 0) -> Figure:
     chosen = np.sort(np.random.default_rng(seed).choice(whole, num_shown, replace=False))
     names = dataset.names.get(split) or [f"sequence {i}" for i in range(len(ragged))]
     shown = [
-        Shown(_legible(names[i], 60), np.asarray(ragged[i][: kind.num_rows]), len(ragged[i]))
+        Shown(legible(names[i], 60), np.asarray(ragged[i][: kind.num_rows]), len(ragged[i]))
         for i in chosen
     ]
-    notes = [f"Shown: {num_shown:,} of {_count(len(ragged), 'sequence')} (seed {seed})"]
+    notes = [f"Shown: {num_shown:,} of {count(len(ragged), 'sequence')} (seed {seed})"]
     if any(np.isnan(sequence.rows).any() for sequence in shown):
         notes.append(kind.missing)
-    return kind.paint(partial(_page, dataset, split, notes), dataset, shown)
+    return kind.paint(partial(headed_page, dataset, split, notes), dataset, shown)
 
 
 def _kind(dataset: Dataset) -> Kind:
@@ -135,7 +141,7 @@ def _images(
     """The sequences one below another, each an image: elements, from `first`, against time."""
     axes = body.subplots(len(shown), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
     for axis, sequence in zip(axes, shown, strict=True):
-        _plain(axis)
+        plain(axis)
         axis.set_facecolor(OUTSIDE)
         image = sequence.rows.reshape(len(sequence.rows), -1).T
         extent = (-0.5, image.shape[1] - 0.5, first - 0.5, first + len(image) - 0.5)
@@ -143,7 +149,7 @@ def _images(
             image, cmap=colours, vmin=limits[0], vmax=limits[1], origin="lower", aspect="auto",
             extent=extent, interpolation="nearest" if len(image) <= NUM_KEYS else "auto",
         )  # fmt: skip
-        _title(axis, f"{sequence.name}, {_extent(sequence, dataset)}")
+        title(axis, f"{sequence.name}, {_extent(sequence, dataset)}")
     _time(axes[-1], shown)
     axes[-1].set_xlabel(_unit(dataset), **LABEL)
     return list(axes)
@@ -160,14 +166,14 @@ def _sounds(page: Page, dataset: Dataset, shown: list[Shown]) -> Figure:
     axes = body.subplots(len(shown), 2, sharex=True, sharey="col", squeeze=False)
     for (wave, spectrum), sound, levels in zip(axes, shown, spectra, strict=True):
         end = len(sound.rows) / rate
-        _plain(wave, grid=True)
+        plain(wave, grid=True)
         wave.plot(
             *_outline(np.arange(len(sound.rows)) / rate, sound.rows), color=COLOURS[0], lw=0.6
         )
         wave.axvspan(end, seconds, color=OUTSIDE, zorder=0.6)
         wave.set_ylabel("amplitude", **LABEL)
-        _title(wave, f"{sound.name}, {_extent(sound, dataset)}")
-        _plain(spectrum)
+        title(wave, f"{sound.name}, {_extent(sound, dataset)}")
+        plain(spectrum)
         spectrum.set_facecolor(OUTSIDE)
         spectrum.imshow(
             levels, cmap=_ink("black"), vmin=loudest - DECIBELS, vmax=loudest, origin="lower",
@@ -175,7 +181,7 @@ def _sounds(page: Page, dataset: Dataset, shown: list[Shown]) -> Figure:
         )  # fmt: skip
         spectrum.set_ylabel(unit, **LABEL)
     axes[0, 0].set_xlim(0.0, seconds)
-    _title(axes[0, 1], f"spectrum, {DECIBELS:.0f} dB from black to white", small=True)
+    title(axes[0, 1], f"spectrum, {DECIBELS:.0f} dB from black to white", small=True)
     for axis in axes[-1]:
         axis.set_xlabel("seconds", **LABEL)
     return figure
@@ -197,12 +203,12 @@ def _films(page: Page, dataset: Dataset, shown: list[Shown]) -> Figure:
         for left, frame in zip(range(0, num_pixels, pitch), frames, strict=False):
             strip[:, left : left + width] = _coloured((frame - low) / (high - low))
         axis.imshow(strip)
-        _plain(axis)
+        plain(axis)
         axis.spines[:].set_visible(False)
         axis.set_yticks([])
         axis.set_xticks(np.arange(len(steps)) * pitch + (width - 1) / 2, [f"t={t}" for t in steps])
         axis.tick_params(length=0, labelsize=7.5, labelcolor=SMALL_PRINT, pad=1)
-        _title(axis, f"{film.name}, {_extent(film, dataset)}")
+        title(axis, f"{film.name}, {_extent(film, dataset)}")
     return figure
 
 
@@ -221,18 +227,18 @@ def _lines(page: Page, dataset: Dataset, shown: list[Shown]) -> Figure:
     for i, axis in enumerate(axes[:num_panels]):
         family = dataset.family[i] if isinstance(dataset.family, tuple) else dataset.family
         columns = [table[:, i] for table in tables]
-        _plain(axis, grid=True)
+        plain(axis, grid=True)
         axis.tick_params(labelbottom=True)
         _draw(axis, columns, is_binary=_is_binary(family))
         missing = np.isnan(np.concatenate(columns)).mean()
-        _title(axis, _legible(names[i], 70 if num_wide == 1 else 28))
+        title(axis, legible(names[i], 70 if num_wide == 1 else 28))
         small = family.distribution.__name__ + (f", {missing:.0%} missing" if missing else "")
-        _title(axis, small, small=True)
+        title(axis, small, small=True)
     _time(axes[0], shown)
     body.supxlabel(_unit(dataset), **LABEL)
     legend = body.legend(
         axes[0].lines[: len(shown)],
-        [f"{_legible(s.name, 24)}, {_extent(s, dataset)}" for s in shown],
+        [f"{legible(s.name, 24)}, {_extent(s, dataset)}" for s in shown],
         loc="outside upper left", ncols=3, fontsize=8, frameon=False, labelcolor=INK,
     )  # fmt: skip
     for text in legend.get_texts():
@@ -273,59 +279,6 @@ def _draw(axis: Axes, columns: Sequence[np.ndarray], *, is_binary: bool) -> None
         axis.plot(steps, height, "|", color=colour, alpha=0.5, ms=4, mew=0.8, transform=where)
 
 
-def _page(
-    dataset: Dataset, split: str, notes: list[str], height: float, more: str = ""
-) -> tuple[Figure, SubFigure]:
-    """A figure with its heading, and the part of it, `height` inches high, for the painter."""
-    figure = Figure(figsize=(WIDTH, HEADER + height), dpi=DPI)
-    figure.set_layout_engine("constrained", w_pad=0.1)
-    FigureCanvasAgg(figure)
-    parts = figure.subfigures(2, 1, squeeze=False, height_ratios=[HEADER, height])
-    header, body = parts[:, 0]
-    lengths = dataset.split(split).lengths // dataset.rows_per_step
-    first, last = int(lengths.min()), int(lengths.max())
-    extent = _count(last, "step") if first == last else f"{first:,} to {last:,} steps"
-    facts = (
-        f"{_count(len(lengths), 'sequence')} of {extent}; an observation is"
-        f" {dataset.observation_shape}, {_families(dataset.family)}"
-    )
-    text = partial(header.text, 0.01, va="top", color=INK, parse_math=False)
-    text(0.9, f"{_legible(dataset.name, 50)}, {split}", fontsize=14, weight="bold")
-    lines = textwrap.wrap(facts, 112)
-    lines += textwrap.wrap("; ".join([notes[0] + more, *notes[1:]]), 112)
-    text(0.6, "\n".join(lines), fontsize=9, linespacing=1.5)
-    axis = header.add_axes((0.79, 0.27, 0.195, 0.45))
-    _plain(axis)
-    width = -(-(last - first + 1) // 24)
-    counts, _, _ = axis.hist(
-        lengths, np.arange(first, last + width + 1, width) - 0.5, color=COLOURS[0]
-    )
-    margin = max(0.02 * (last - first), 5.0)
-    axis.set_xlim(first - margin, last + margin)
-    axis.set_xticks(sorted({first, last}), [f"{steps:,}" for steps in sorted({first, last})])
-    axis.set_yticks([0, int(np.max(counts))])
-    _title(axis, "sequences by steps", small=True)
-    return figure, body
-
-
-def _plain(axis: Axes, *, grid: bool = False) -> None:
-    """Set by hand: some of `rcParams` are asked for again when the figure is drawn."""
-    axis.spines[["top", "right"]].set_visible(False)
-    axis.spines[["bottom", "left"]].set_color(FRAME)
-    axis.tick_params(labelsize=8, color=FRAME, labelcolor=INK, length=3)
-    axis.set_axisbelow(True)
-    axis.grid(False)
-    if grid:
-        axis.grid(True, color=GRID, lw=0.6)
-
-
-def _title(axis: Axes, text: str, *, small: bool = False) -> None:
-    if small:
-        axis.set_title(text, loc="right", fontsize=7.5, color=SMALL_PRINT, parse_math=False)
-    else:
-        axis.set_title(text, loc="left", fontsize=9, color=INK, parse_math=False)
-
-
 def _time(axis: Axes, shown: list[Shown]) -> None:
     axis.set_xlim(-0.5, max(len(sequence.rows) for sequence in shown) - 0.5)
     axis.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
@@ -340,14 +293,7 @@ def _extent(shown: Shown, dataset: Dataset) -> str:
     shown_steps, steps = (n // dataset.rows_per_step for n in (len(shown.rows), shown.num_rows))
     part = f"the first {shown_steps:,} of " if shown_steps < steps else ""
     seconds = f" ({shown.num_rows / dataset.rate:,.2f} s)" if dataset.rate else ""
-    return part + _count(steps, "step") + seconds
-
-
-def _families(family: Family | tuple[Family, ...]) -> str:
-    if isinstance(family, Family):
-        return family.distribution.__name__
-    counts = Counter(each.distribution.__name__ for each in family)
-    return ", ".join(f"{count:,} {name}" for name, count in counts.items())
+    return part + count(steps, "step") + seconds
 
 
 def _is_binary(family: Family | tuple[Family, ...]) -> bool:
@@ -400,15 +346,3 @@ def _range(arrays: Sequence[np.ndarray]) -> tuple[float, float]:
 
 def _ink(colour: str) -> Colormap:
     return LinearSegmentedColormap.from_list("ink", ["white", colour]).with_extremes(bad=MISSING)
-
-
-def _count(number: int, unit: str) -> str:
-    return f"{number:,} {unit}" + ("" if number == 1 else "s")
-
-
-def _legible(text: str, most: int) -> str:
-    """On one line, not too long, without characters that the font lacks (they raise warnings)."""
-    font = get_font(findfont(FontProperties()))
-    line = " ".join(text.split())
-    line = "".join(c if font.get_char_index(ord(c)) else "?" for c in line)
-    return line if len(line) <= most else f"{line[: most - most // 3 - 1]}…{line[-(most // 3) :]}"
