@@ -128,7 +128,7 @@ def kth_sample(folder: Path | str, *, size: int = 64, stretch: bool = False) -> 
         raise FileNotFoundError(
             f"`folder` must hold films personNN_ACTION_dN_uncomp.avi; found none in {folder}."
         )
-    return film_dataset("kth_sample", films, size, stretch=stretch)
+    return film_dataset("kth-sample", films, size, stretch=stretch)
 
 
 def _clips(line: str, place: str) -> list[Clip]:

@@ -21,7 +21,7 @@ def split_by_sequence(
     split on every machine.
     """
     require_positive("num", num)
-    _require_fractions(fractions)
+    require_fractions(fractions)
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
         raise ValueError(f"`seed` must be a whole number; got {seed!r}.")
     if num < len(SPLITS):
@@ -38,7 +38,8 @@ def split_by_sequence(
     }
 
 
-def _require_fractions(fractions: Any) -> None:
+def require_fractions(fractions: Any) -> None:
+    """Three positive numbers that sum to 1."""
     fits = isinstance(fractions, Sequence | np.ndarray) and len(fractions) == len(SPLITS)
     fits = fits and all(isinstance(part, float | int | np.number) for part in fractions)
     fits = fits and all(part > 0.0 for part in fractions) and math.isclose(sum(fractions), 1.0)

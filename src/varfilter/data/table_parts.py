@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from varfilter.data.dataset import SPLITS
-from varfilter.data.splits import split_by_sequence
+from varfilter.data.splits import require_fractions, split_by_sequence
 from varfilter.data.table_rows import Rows
 
 # (sequence, first row, row past the last) in `Rows`.
@@ -19,12 +19,7 @@ def require_split(split: str, fractions: Any) -> None:
     """`split` is one of its words, and `fractions` are three that sum to 1."""
     if split not in ("auto", "sequence", "time"):
         raise ValueError(f"`split` must be 'auto', 'sequence' or 'time'; got {split!r}.")
-    fits = isinstance(fractions, Sequence) and len(fractions) == len(SPLITS)
-    if not (fits and min(fractions) > 0 and math.isclose(sum(fractions), 1.0)):
-        raise ValueError(
-            "`fractions` must be three positive numbers that sum to 1, for train, valid and"
-            f" test; got {fractions!r}."
-        )
+    require_fractions(fractions)
 
 
 def sequences_of(rows: Rows) -> list[Part]:
