@@ -80,7 +80,8 @@ def main() -> None:
         rows.append(json.loads(done.stdout))
     table = Table(title="One training update at full size", title_justify="left")
     for title, _, _ in COLUMNS:
-        table.add_column(title, justify="left" if title == "preset" else "right")
+        is_name = title == "preset"
+        table.add_column(title, justify="left" if is_name else "right", no_wrap=is_name)
     for row in rows:
         cells = {k: v / 1e6 if k.endswith("_parameters") else v for k, v in row.items()}
         table.add_row(*(shape.format(cells[name]) for _, name, shape in COLUMNS))
