@@ -159,6 +159,53 @@ def test_the_step_is_the_usual_difference_and_does_not_drift():
     np.testing.assert_array_equal(train, np.where(np.isin(where, kept), where + 0.5, np.nan))
 
 
+def test_a_grid_that_jitters_loses_no_row():
+    n = 20_000
+    stamps = np.sort(np.arange(n) + np.random.default_rng(0).normal(0, 0.1, n))
+    made = table({"time": stamps, "x": np.arange(n) * 1.0})
+    assert made.step == 1.0
+    np.testing.assert_array_equal(everything(made)[:, 0], np.arange(n))
+    # Polled each 1.5 s and stamped in whole seconds.
+    polled = np.cumsum(np.full(5000, 1.5)).astype(int)
+    made = table({"time": polled, "x": np.arange(5000.0)})
+    assert made.step == 1.5
+    np.testing.assert_array_equal(everything(made)[:, 0], np.arange(5000))
+    assert made.num_merged == 0
+    # Few regular rows leave nothing to round: 86400 s and not 86000 s.
+    days = np.datetime64("2024-01-01") + np.arange(20)
+    assert table({"date": days.astype("datetime64[us]"), "x": np.arange(20.0)}).step == 86400.0
+
+
+def test_merged_rows_are_counted_and_noted():
+    stamps = np.cumsum(np.random.default_rng(0).exponential(1, 400))
+    made = table({"time": stamps, "x": np.arange(400.0)}, step=0.5)
+    kept = int(np.isfinite(everything(made)).sum())
+    assert made.num_merged == 400 - kept > 0
+    assert any(f"{made.num_merged} rows lost a value" in note for note in made.notes)
+
+
+def test_notes_tell_how_a_table_was_read(tmp_path):
+    days = [f"{i + 1:02d}.01.2024;{i},25;x" for i in range(20)]
+    text = "\n".join([";Datum;Temp °C;site", *(f"{i};{d}" for i, d in enumerate(days))])
+    (tmp_path / "a.csv").write_bytes(text.encode("cp1252"))
+    made = table(tmp_path / "a.csv")
+    assert made.dataset.columns == ("Temp °C",)
+    assert made.step == 86400.0
+    assert made.times["train"][0][0] == np.datetime64("2024-01-01")
+    np.testing.assert_array_equal(everything(made)[:, 0], np.arange(20) + np.float32(0.25))
+    assert made.left_out == {"": "row numbers", "site": "text, such as 'x'"}
+    told = " ".join(made.notes)
+    for part in ("column 'Datum'", "86400 s", "one sequence", "by time", "numeric: Temp °C",
+                 "row numbers", "'site' is left out", "day, month, year", "cp1252",
+                 "decimal commas"):  # fmt: skip
+        assert part in told
+    assert "rows are steps" in table(np.arange(9.0) ** 1.5).notes[0]
+    doubtful = {"when": [f"{i % 9 + 1}/{i // 9 + 1}/2024" for i in range(30)], "x": np.arange(30.0)}
+    assert "not certain" in table(doubtful).left_out["when"]
+    other = {"when": [f"1/{i + 1}/2024 3:00 PM" for i in range(30)], "x": np.arange(30.0)}
+    assert table(other).times["train"][0][1] == np.datetime64("2024-01-02T15:00")
+
+
 def test_the_last_value_of_a_column_at_a_time_counts():
     nan = np.nan
     data = {

@@ -20,6 +20,8 @@ def test_refusals_of_sources(tmp_path):
     refuses(lambda: table(write(tmp_path, "\n\n", "n.csv")), ValueError, "n.csv")
     refuses(lambda: table(lines(tmp_path, "a,b")), ValueError, "table.csv", "no rows")
     refuses(lambda: table(lines(tmp_path, "a,b", "1,2,3")), ValueError, "table.csv", "more fields")
+    path = lines(tmp_path, "# made today", "a,b", "1,2")
+    refuses(lambda: table(path), ValueError, "table.csv", "line 2", "comments")
     for header in ("a,a", "a, a", '"a",a'):
         path = lines(tmp_path, header, "1,2")
         refuses(lambda path=path: table(path), ValueError, "two columns 'a'")
@@ -27,7 +29,7 @@ def test_refusals_of_sources(tmp_path):
     for name in ("j.parquet", "j.npy", "j.npz", "j.csv.gz"):
         refuses(lambda name=name: table(write(tmp_path, "junk" * 30, name)), ValueError, name)
     (tmp_path / "b.csv").write_bytes(bytes(range(256)) * 10)
-    refuses(lambda: table(tmp_path / "b.csv"), ValueError, "b.csv")
+    refuses(lambda: table(tmp_path / "b.csv"), ValueError, "b.csv", "is not text")
     np.save(tmp_path / "o.npy", np.array([{}], object), allow_pickle=True)
     refuses(lambda: table(tmp_path / "o.npy"), ValueError, "o.npy")
     for wrong in (7, None, [1, 2], lambda: 0, io.StringIO("a")):
@@ -79,6 +81,11 @@ def test_refusals_of_columns(tmp_path):
     refuses(lambda: table(huge), ValueError, "`x0`", "infinite", "row 1")
     drift = {"f": 5e7 + np.random.default_rng(0).normal(size=50)}
     refuses(lambda: table(drift), ValueError, "`f`", "Subtract 49999999.94 ", "4 apart")
+    large = {"c": np.full(60, 123456789.0), "x": np.arange(60.0)}
+    refuses(lambda: table(large), ValueError, "`c`", "123456789", "123456792", "`columns`")
+    refuses(lambda: table({**large, "c": 1.7e15 + np.arange(60)}), ValueError, "`c`", "Subtract")
+    path = lines(tmp_path, "a;b", *["1,234;2"] * 20)
+    refuses(lambda: table(path), ValueError, "`a`", "'1,234'", "decimal comma")
     held = {"x": np.r_[np.arange(80) % 2, 0.5, np.zeros(19)]}
     refuses(lambda: table(held), ValueError, "`x`", "0.5 in row 80", "kinds={'x': 'numeric'}")
     assert table(held, kinds={"x": "numeric"}).kinds == {"x": "numeric"}
@@ -116,6 +123,11 @@ def test_refusals_of_times(tmp_path):
     panel = {"t": np.repeat(numbers, 3), "x": np.arange(18.0)}
     refuses(lambda: table(panel), ValueError, "3 times", "`sequence`", "`long`", "`step`")
     assert len(everything(table(panel, step=1))) == 6
+    irregular = {
+        "t": np.cumsum(np.random.default_rng(0).exponential(1, 400)),
+        "x": np.arange(400.0),
+    }
+    refuses(lambda: table(irregular), ValueError, "`step`", "of 400 rows", "time=False")
     data = plant()
     refuses(lambda: table(data, time=3), TypeError, "`time`", "3")
     refuses(lambda: table(data, step="1h"), TypeError, "`step`", "'1h'")

@@ -15,6 +15,12 @@ from typing import Any, Literal
 import numpy as np
 
 from varfilter.data.dataset import Family, Scaling
+from varfilter.data.table_texts import (
+    comma_numbers,
+    has_comma_number,
+    looks_like_date,
+    written_dates,
+)
 from varfilter.distributions import Bernoulli, DiscretizedNormal, Normal
 
 KINDS = ("numeric", "binary", "count")
@@ -30,18 +36,20 @@ class Column:
     """Values of one form.
 
     `number` (float64, NaN if missing), `bool` (the same, 0 and 1), `time` (datetime64[us], in
-    UTC where offsets are given, NaT if missing), `text` (str or None), or `other`.
+    UTC where offsets are given, NaT if missing), `text` (str or None), or `other`. `notes`: what
+    had to be guessed to read it.
     """
 
     values: np.ndarray
     form: Literal["number", "bool", "time", "text", "other"]
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.values)
 
 
 def column_of(values: Iterable[Any]) -> Column:
-    """From Python objects: strings that all read as numbers are numbers, ISO dates are times."""
+    """From Python objects: strings that all read as numbers are numbers, dates are times."""
     items = [_plain(value) for value in values]
     present = [item for item in items if item is not None]
     if any(not isinstance(item, str | float | bool | dt.datetime) for item in present):
@@ -56,6 +64,10 @@ def column_of(values: Iterable[Any]) -> Column:
     if not any(number is None for number in numbers):
         form = "bool" if present and all(_is_bool(item) for item in present) else "number"
         return Column(np.array(numbers, np.float64), form)
+    if all(isinstance(item, str) for item in present):
+        column = _as_written(items, present)
+        if column is not None:
+            return column
     texts = np.empty(len(items), object)
     texts[:] = [None if item is None else str(item) for item in items]
     return Column(texts, "text")
@@ -74,6 +86,16 @@ def numbers(name: str, column: Column) -> np.ndarray | str:
         present = [(row, text) for row, text in enumerate(column.values) if text is not None]
         bad = [(row, text) for row, text in present if _number(text) is None]
         row, text = bad[0]
+        commas = [(row, text) for row, text in present if has_comma_number(text)]
+        if commas and 2 * (len(commas) + len(present) - len(bad)) >= len(present):
+            row, text = commas[0]
+            raise ValueError(
+                f"Column `{name}` has {text!r} in row {row} (counted from 0): a decimal comma, or"
+                " one of thousands; not all its rows tell. Write numbers with a decimal point and"
+                " without thousands, or name the columns to use in `columns`."
+            )
+        if looks_like_date(text):
+            return f"dates in an order that is not certain, such as {text!r}; write 2024-01-31"
         if 2 * len(bad) <= len(present):
             raise ValueError(
                 f"Column `{name}` has {text!r} in row {row} (counted from 0), among numbers. Leave"
@@ -152,8 +174,16 @@ def require_resolved(name: str, kind: str, training: np.ndarray) -> None:
     """An error if 32-bit numbers, as which tables are kept, are too coarse for the column."""
     present = training[~np.isnan(training)]
     spread, centre = float(np.std(present)), float(np.mean(present))
-    coarse = float(np.spacing(np.float32(np.max(np.abs(present)))))
-    constant = spread <= 1e-12 * abs(centre)
+    largest = float(np.max(np.abs(present)))
+    coarse = float(np.spacing(np.float32(largest)))
+    # Sums that should be equal differ in their last bits.
+    constant = float(np.ptp(present)) <= 16 * float(np.spacing(largest))
+    if constant and largest > WHOLE and float(np.float32(present[0])) != present[0]:
+        raise ValueError(
+            f"Column `{name}` is {present[0]:.17g} throughout, and the nearest 32-bit number is"
+            f" {float(np.float32(present[0])):.17g}. Subtract {present[0]:.17g} from it first, or"
+            " leave it out by naming the others in `columns`."
+        )
     if kind != "binary" and not constant and coarse > 0.01 * spread:
         raise ValueError(
             f"Column `{name}` varies by only {spread:.3g} around {centre:.10g}; 32-bit numbers"
@@ -207,6 +237,22 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dt.date):
         return dt.datetime.combine(value, dt.time())
     return value
+
+
+def _as_written(items: list[Any], present: list[str]) -> Column | None:
+    """Numbers with decimal commas, or dates in another order than ISO's; None if it is neither."""
+    numbers = comma_numbers(present)
+    if numbers is not None:
+        each = iter(numbers)
+        values = [math.nan if item is None else next(each) for item in items]
+        return Column(np.array(values, np.float64), "number", ("has decimal commas",))
+    dates = written_dates(present)
+    if dates is None:
+        return None
+    each = iter(dates[0])
+    stamps = [None if item is None else next(each) for item in items]
+    notes = (f"holds dates, read as {dates[1]}",)
+    return Column(np.array(stamps, "datetime64[us]"), "time", notes)
 
 
 def _is_bool(item: Any) -> bool:

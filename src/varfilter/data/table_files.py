@@ -1,10 +1,13 @@
 """Tables from files, data frames and arrays: each becomes columns by name."""
 
+import codecs
 import csv
 import gzip
+import io
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +89,8 @@ def _from_file(path: Path, label: str, as_text: tuple[str, ...]) -> Columns:
 def _from_text(path: Path, label: str, as_text: tuple[str, ...]) -> Columns:
     polars = require("polars", extra="tables")
     with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
-        header = file.readline().decode("utf-8-sig", "replace").strip("\r\n")
+        content, encoding = _utf8(file.read(), label)
+    header = content.partition(b"\n")[0].decode().strip("\r\n")
     separator = max(",;\t", key=header.count)
     names = next(csv.reader([header], delimiter=separator), [])
     if names and all(_is_number(name) for name in names):
@@ -94,22 +98,62 @@ def _from_text(path: Path, label: str, as_text: tuple[str, ...]) -> Columns:
             f"{label} begins with numbers ({header[:40]!r}), not with the names of its columns."
             " Give it a first line of names, or read it yourself and give the array."
         )
-    frame = polars.read_csv(
-        path,
-        separator=separator,
-        null_values=sorted({form for m in MISSING for form in (m, m.upper(), m.title(), "NaN")}),
-        infer_schema_length=None,
-        schema_overrides={name: polars.String for name in names if name.strip() in as_text},
-        glob=False,
-    )
+    try:
+        frame = polars.read_csv(
+            content,
+            separator=separator,
+            null_values=sorted({f for m in MISSING for f in (m, m.upper(), m.title(), "NaN")}),
+            infer_schema_length=None,
+            schema_overrides={name: polars.String for name in names if name.strip() in as_text},
+            glob=False,
+        )
+    except polars.exceptions.PolarsError:
+        _require_even(content, separator, len(names), label)
+        raise
     # polars renames the second of two.
     names = [name.split("_duplicated_")[0].strip() for name in frame.columns]
     _require_different(names, label)
     # Empty lines at the end of a file are not steps.
     empty = frame.select(polars.all_horizontal(polars.all().is_null())).to_series().to_numpy()
     kept = len(empty) - int(np.argmin(empty[::-1])) if not empty.all() else 0
-    columns = _from_frame(frame[:kept], label).values()
-    return dict(zip(names, columns, strict=True))
+    columns = dict(zip(names, _from_frame(frame[:kept], label).values(), strict=True))
+    if encoding != "utf-8" and columns:
+        note = f"stands in a file read as {encoding}, because it is not UTF-8"
+        first = next(iter(columns))
+        columns[first] = replace(columns[first], notes=(*columns[first].notes, note))
+    return columns
+
+
+def _utf8(content: bytes, label: str) -> tuple[bytes, str]:
+    """The text in UTF-8, and how it was encoded."""
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        tried = ("utf-16",)
+    elif b"\0" in content:
+        tried = ()
+    else:
+        tried = ("utf-8", "cp1252")
+    for encoding in tried:
+        try:
+            text = content.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+        return text.removeprefix("\ufeff").encode(), encoding
+    raise ValueError(
+        f"{label} is not text. Give a table of text, in UTF-8, or one whose name tells its kind"
+        " (.parquet, .npy, .npz)."
+    )
+
+
+def _require_even(content: bytes, separator: str, num_columns: int, label: str) -> None:
+    """An error that names the first line with more fields than there are names."""
+    reader = csv.reader(io.StringIO(content.decode(), newline=""), delimiter=separator)
+    for fields in reader:
+        if len(fields) > num_columns:
+            raise ValueError(
+                f"{label} has {len(fields)} fields in line {reader.line_num}, more fields than the"
+                f" {num_columns} that line 1 names. Remove lines before that of the names (such as"
+                f" comments), and put text that holds {separator!r} in quotes."
+            )
 
 
 def _from_parquet(path: Path, label: str, as_text: tuple[str, ...]) -> Columns:

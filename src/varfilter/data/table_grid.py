@@ -89,22 +89,6 @@ def clock_of(name: str, column: Column) -> Clock:
     )
 
 
-def usual_step(runs: list[np.ndarray]) -> float | int | None:
-    """The median difference of neighbouring stamps, corrected so that the grid does not drift.
-
-    The mean over all differences within half a median of it: of months, or of a clock that
-    jitters, the median alone would soon be a step ahead of the data. None if there is none.
-    """
-    differences = np.concatenate([np.diff(run) for run in runs] or [np.zeros(0)])
-    differences = differences[differences > 0]
-    if not differences.size:
-        return None
-    median = np.median(differences)
-    usual = differences[np.abs(differences - median) < 0.5 * median]
-    mean = np.mean(usual) if usual.size else median
-    return max(round(mean), 1) if differences.dtype.kind == "i" else float(mean)
-
-
 def places(stamps: np.ndarray, origin: float | int, step: float | int) -> np.ndarray:
     """The nearest grid point of each stamp, counted from `origin`."""
     elapsed = stamps - origin
@@ -120,6 +104,17 @@ def on_grid(values: np.ndarray, at: np.ndarray) -> np.ndarray:
     row, column = np.nonzero(~np.isnan(values))
     rows[at[row], column] = values[row, column]
     return rows
+
+
+def overwritten(values: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """The rows of which a value is lost to a later one at the same grid point."""
+    same = np.diff(at) == 0
+    shared = np.flatnonzero(np.append(same, False) | np.append(False, same))
+    row, column = np.nonzero(~np.isnan(values[shared]))
+    points = at[shared][row]
+    order = np.lexsort((row, points, column))
+    lost = (np.diff(points[order]) == 0) & (np.diff(column[order]) == 0)
+    return np.unique(shared[row[order[:-1][lost]]])
 
 
 def require_dense(

@@ -27,12 +27,17 @@ def sequences_of(rows: Rows) -> list[Part]:
     return [(i, int(a), int(b)) for i, (a, b) in enumerate(itertools.pairwise(rows.starts))]
 
 
+def splits_sequences(rows: Rows, split: str) -> bool:
+    """Whether whole sequences are drawn, and not the rows of each divided by time."""
+    return split == "sequence" or (split == "auto" and len(rows.starts) > len(SPLITS))
+
+
 def parts_of(
     rows: Rows, split: str, fractions: Sequence[float], seed: int
 ) -> dict[str, list[Part]]:
     """Which rows are for training, validation and test."""
     runs = sequences_of(rows)
-    if split == "sequence" or (split == "auto" and len(runs) >= len(SPLITS)):
+    if splits_sequences(rows, split):
         if len(runs) < len(SPLITS):
             raise ValueError(
                 f"`split` is by sequence, but there are {len(runs)}: train, valid and test need one"

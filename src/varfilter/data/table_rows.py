@@ -149,6 +149,9 @@ def chosen(
             )
         if name not in columns:
             raise unknown("columns", name, candidates)
+        if wanted is None and _is_row_number(name, columns):
+            left_out[name] = "row numbers"
+            continue
         found = numbers(name, columns[name])
         if not isinstance(found, str):
             values[name] = found
@@ -232,6 +235,17 @@ def _obvious_time(columns: Columns, used: tuple[str, ...]) -> str | None:
             " `time=False` if rows are steps."
         )
     return found[0] if found else None
+
+
+def _is_row_number(name: str, columns: Columns) -> bool:
+    """Of the first column, if it has no name (as frames are written with their index)."""
+    column = columns[name]
+    if name != next(iter(columns)) or name not in ("", "Unnamed: 0") or column.form != "number":
+        return False
+    values = column.values
+    # Of frames put together each begins anew.
+    steps = np.diff(values) > 0
+    return bool(np.all(values == np.round(values)) and np.all(steps | (values[1:] == values[0])))
 
 
 def _shown(columns: Columns) -> list[str]:

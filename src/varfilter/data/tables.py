@@ -19,8 +19,15 @@ from varfilter.data.table_columns import (
     unknown,
 )
 from varfilter.data.table_files import Columns, read_columns
-from varfilter.data.table_grid import on_grid, places, require_dense, usual_step
-from varfilter.data.table_parts import Part, parts_of, require_split, sequences_of
+from varfilter.data.table_grid import on_grid, overwritten, places, require_dense
+from varfilter.data.table_notes import notes_of, require_few_merged
+from varfilter.data.table_parts import (
+    Part,
+    parts_of,
+    require_split,
+    sequences_of,
+    splits_sequences,
+)
 from varfilter.data.table_rows import (
     Layout,
     Rows,
@@ -30,6 +37,7 @@ from varfilter.data.table_rows import (
     require_distinct,
     widened,
 )
+from varfilter.data.table_step import usual_step
 
 # Rows of a new table, gaps included, that are never too many.
 LONGEST_NEW = 1_000_000
@@ -52,6 +60,8 @@ class Table:
     - `times`: of the rows, by split, as the data set's sequences are: dates (UTC where the
       table gives offsets), numbers, or the number of the row in its sequence.
     - `step`: the distance of two rows in time, in seconds between dates; None: rows are steps.
+    - `num_merged`: rows that lost a value to a later one at the same step. `notes`: sentences
+      on how the table was read.
     """
 
     dataset: Dataset
@@ -60,6 +70,8 @@ class Table:
     times: dict[str, Ragged]
     layout: Layout
     step: float | None
+    num_merged: int = 0
+    notes: tuple[str, ...] = ()
 
     def restore(self, xs: Any) -> dict[str, np.ndarray]:
         """Numbers in the model's units (..., columns) in the user's, by column."""
@@ -97,7 +109,7 @@ class Table:
         step = 1 if self.step is None else layout.clock.distance(self.step)
         parts = {"all": sequences_of(rows)}
         # The step is known to be right: a few rows may well lie far apart.
-        found, times = _gridded(rows, layout, step, parts, at_least=LONGEST_NEW)["all"]
+        found, times = _gridded(rows, layout, step, parts, at_least=LONGEST_NEW)[0]["all"]
         xs = Ragged(self.dataset.scaling(found.values), found.lengths)
         return Readings(found, xs, times, rows.names)
 
@@ -121,12 +133,13 @@ def table(
     array (steps, columns) or (sequences, steps, columns), or a dictionary of arrays. Empty
     places, NaN, null, None, NA, N/A, ? and - are missing values, and stay so.
 
-    - `time`: the column of times: numbers or (ISO) dates. None: the only column of dates, or
+    - `time`: the column of times: numbers or dates. None: the only column of dates, or
       the only one named time, timestamp, date, datetime or t; False, or none: rows are steps.
       Rows are sorted by time and put on a regular grid, at the nearest point; a point without
       a row is missing, and of two values of a column at a point the last counts.
     - `step`: between the points of the grid, in the unit of the times; a `timedelta` or seconds
-      for dates. None: the usual difference of neighbours in the training rows.
+      for dates. None: the one that fits the times of the training rows; an error if more than
+      one row in a hundred were lost to another at the same point.
     - `sequence`: the column that tells sequences apart. None: all rows are one.
     - `columns`: to observe, in this order. None: all that hold numbers; see `Table.left_out`.
     - `long`: the columns of (variable, value), if each row is one reading; variables are sorted.
@@ -166,7 +179,9 @@ def table(
         require_resolved(name, kinds_of[name], column[training])
 
     grid_step = given_step or _usual_step(rows, layout, parts["train"])
-    gridded = _gridded(rows, layout, grid_step, parts)
+    gridded, num_merged = _gridded(rows, layout, grid_step, parts)
+    if step is None:
+        require_few_merged(clock, grid_step, num_merged, len(rows.values))
     train = gridded["train"][0]
     scaling = scaling_of(kinds_of.values(), train.values)
     offsets, scales = np.asarray(scaling.offset), np.asarray(scaling.scale)
@@ -184,7 +199,19 @@ def table(
         columns=names,
     )
     times = {name: gridded[name][1] for name in SPLITS}
-    return Table(dataset, kinds_of, left_out, times, layout, clock.seconds(grid_step))
+    shown_step = clock.seconds(grid_step)
+    notes = notes_of(
+        found,
+        layout,
+        shown_step,
+        inferred=step is None,
+        by_sequence=splits_sequences(rows, split),
+        kinds=kinds_of,
+        left_out=left_out,
+        num_merged=num_merged,
+        gridded={name: gridded[name][0] for name in SPLITS},
+    )
+    return Table(dataset, kinds_of, left_out, times, layout, shown_step, num_merged, notes)
 
 
 def _observed(
@@ -245,7 +272,10 @@ def _require_kind(name: str, kind_of: str, column: np.ndarray, rows: Rows, *, gi
 def _usual_step(rows: Rows, layout: Layout, parts: list[Part]) -> float | int:
     if layout.clock.column is None:
         return 1
-    step = usual_step([rows.stamps[begin:end] for _, begin, end in parts])
+    step = usual_step(
+        [rows.stamps[begin:end] for _, begin, end in parts],
+        unit=1e6 if layout.clock.is_date else 1.0,
+    )
     if step is None:
         raise ValueError(
             f"`step` cannot be found: no sequence has two times in column `{layout.clock.column}`"
@@ -261,8 +291,11 @@ def _gridded(
     parts: Mapping[str, list[Part]],
     *,
     at_least: int = 0,
-) -> dict[str, tuple[Ragged, Ragged]]:
-    """Rows and their times on the grid, by split; a grid begins where its sequence does."""
+) -> tuple[dict[str, tuple[Ragged, Ragged]], int]:
+    """Rows and their times on the grid, by split, and how many lost a value to another.
+
+    A grid begins where its sequence does.
+    """
     points = {
         part: places(rows.stamps[part[1] : part[2]], rows.stamps[rows.starts[part[0]]].item(), step)
         for some in parts.values()
@@ -279,7 +312,8 @@ def _gridded(
         ]
         times = [layout.clock.times(each) for each in stamps]
         gridded[name] = Ragged.of(values), Ragged.of(times)
-    return gridded
+    lost = [len(overwritten(rows.values[a:b], at)) for (_, a, b), at in points.items()]
+    return gridded, sum(lost)
 
 
 def _beside(columns: Columns, layout: Layout) -> list[str]:
