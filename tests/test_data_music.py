@@ -688,13 +688,18 @@ def test_copies_of_a_song_stay_together(tmp_path):
 def test_a_silent_file_is_left_out_aloud(tmp_path):
     folder = folder_of_songs(tmp_path / "songs", 4)
     write_notes(folder / "drums.mid", note(0, 480, 38, channel=9))
-    with pytest.warns(UserWarning, match=r"1 of 5 files have no notes .*: drums\.mid"):
+    drums = r"1 of 5 files .* but percussion .*: drums\.mid\. Give `percussion=True`"
+    with pytest.warns(UserWarning, match=drums):
         dataset = midi_folder(folder)
     assert sum(len(dataset.split(split)) for split in SPLITS) == 4
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with_drums = midi_folder(folder, percussion=True)
     assert sum(len(with_drums.split(split)) for split in SPLITS) == 5
+    (folder / "drums.mid").unlink()
+    write_notes(folder / "deep.mid", note(0, 480, 20))
+    with pytest.warns(UserWarning, match=r"no notes between 21 and 108 and .*: deep\.mid\.$"):
+        midi_folder(folder)
 
 
 def test_bad_midi_is_refused(tmp_path):
@@ -718,7 +723,13 @@ def test_bad_midi_is_refused(tmp_path):
     refuses(lambda: midi_folder(tmp_path / "empty"), FileNotFoundError, "no .mid or .midi files")
     write_midi(random_roll(0), tmp_path / "empty" / "a.mid")
     write_midi(random_roll(1), tmp_path / "empty" / "b.mid")
-    refuses(lambda: midi_folder(tmp_path / "empty"), ValueError, "2 different songs", "at least 3")
+    refuses(
+        lambda: midi_folder(tmp_path / "empty"),
+        ValueError,
+        str(tmp_path),
+        "2 different songs",
+        "at least 3",
+    )
 
     both = {"steps_per_beat": 2, "seconds_per_step": 0.1}
     refuses(lambda: midi_folder(songs, **both), ValueError, "`steps_per_beat`", "one of them")

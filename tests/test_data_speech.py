@@ -15,6 +15,7 @@ from refusals import refuses
 from varfilter.data import RandomWindows, consecutive_windows
 from varfilter.data.audio import audio_folder, read_audio, resampled, sound_dataset, write_wav
 from varfilter.data.dataset import Dataset
+from varfilter.data.kept import Recording
 from varfilter.data.sphere import read_sphere
 from varfilter.data.timit import check_timit, timit, timit_sample, timit_split
 from varfilter.distributions import DiscretizedNormal, Normal
@@ -210,8 +211,9 @@ def corpus_like(mean, std, counts=(4389, 231, 1680)):
     """As many tiny recordings as TIMIT has, with this mean and spread."""
     pair = np.array([-1.0, 1.0]) * std + mean
     splits = zip(("train", "valid", "test"), counts, strict=True)
-    sounds = {split: [("", pair.astype(np.float32))] * count for split, count in splits}
-    dataset = sound_dataset("timit", sounds, rate=16000, frame_size=1)
+    recording = Recording((), ("",), lambda: [(pair.astype(np.float32), 16000)])
+    sounds = {split: [recording] * count for split, count in splits}
+    dataset = sound_dataset("timit", sounds, folder=Path(), rate=16000, frame_size=1, distance=None)
     # Only whole levels are stored; these are floats for the sake of the mean.
     dataset.train.values = dataset.train.values.astype(np.int16)
     return dataset
@@ -298,17 +300,20 @@ def test_16_bit_files_are_read_exactly(tmp_path, suffix, form):
     sound = read_audio(str(path))
     np.testing.assert_array_equal(sound.samples, noise(5000))
     assert sound.samples.dtype == np.int16
-    assert sound[1:] == (22050, 16)
+    assert sound[1:] == (22050, 16, 1)
 
 
-@pytest.mark.parametrize(("subtype", "bits"), [("PCM_24", 24), ("FLOAT", 32), ("DOUBLE", 64)])
-def test_finer_files_are_not_rounded(tmp_path, subtype, bits):
+@pytest.mark.parametrize(
+    ("subtype", "bits", "distance"),
+    [("PCM_24", 24, 2**-8), ("PCM_32", 32, None), ("FLOAT", 32, None), ("DOUBLE", 64, None)],
+)
+def test_finer_files_are_not_rounded(tmp_path, subtype, bits, distance):
     fine = noise(500) / 2**15 + 2.0**-20
     fine[1] = 0.25 + 2.0**-20
     soundfile.write(tmp_path / "a.wav", fine, 16000, subtype)
     sound = read_audio(tmp_path / "a.wav")
     assert sound.samples.dtype == np.float32
-    assert sound.bits == bits
+    assert (sound.bits, sound.distance) == (bits, distance)
     # In levels of 16 bits; float32 holds these 20 bits and the sign exactly.
     np.testing.assert_array_equal(sound.samples, fine * 2**15)
 
@@ -318,7 +323,7 @@ def test_8_bit_files_are_whole_16_bit_levels(tmp_path):
     soundfile.write(tmp_path / "a.wav", coarse, 16000, "PCM_U8")
     sound = read_audio(tmp_path / "a.wav")
     np.testing.assert_array_equal(sound.samples, coarse)
-    assert sound.bits == 8
+    assert (sound.bits, sound.distance) == (8, 256)
 
 
 def test_channels_are_averaged(tmp_path):
@@ -358,8 +363,10 @@ def test_folder_in_one_line(tmp_path):
         folder = tmp_path / f"speaker{number}"
         folder.mkdir()
         soundfile.write(folder / "a.wav", both if number % 2 else both[:, 0], rate, "PCM_16")
-        soundfile.write(folder / "b.FLAC", sine(300, rate), rate, "PCM_16", format="FLAC")
-        write_sphere(folder / "c.sph", sine(300, rate), rate=rate)
+        # Each its own height: exact copies would go to one split.
+        own = sine(300, rate, height=8000 + number)
+        soundfile.write(folder / "b.FLAC", own, rate, "PCM_16", format="FLAC")
+        write_sphere(folder / "c.sph", own, rate=rate)
         (folder / "notes.txt").write_text("not a sound")
         (folder / "._a.wav").write_bytes(b"Mac OS X")
     dataset = audio_folder(tmp_path)
@@ -402,13 +409,121 @@ def test_folder_by_speaker(tmp_path):
             np.testing.assert_array_equal(dataset.split(split)[number], expected)
 
 
+def coarse(size, seed=0):
+    """All levels of 8 bits, as 16-bit values."""
+    return (noise(size, seed) // 256 * 256).astype(np.int16)
+
+
+@pytest.mark.parametrize("forms", [("PCM_U8",), ("PCM_16",), ("PCM_24",), ("PCM_U8", "PCM_16")])
+def test_the_window_is_the_distance_of_neighbouring_levels(tmp_path, forms):
+    for number in range(8):
+        form = forms[number % len(forms)]
+        fine = np.random.default_rng(number).integers(-(2**23), 2**23, 400) / 2.0**23
+        samples = {"PCM_U8": coarse(400, number), "PCM_16": noise(400, number), "PCM_24": fine}
+        soundfile.write(tmp_path / f"{number}.wav", samples[form], 16000, form)
+    dataset = audio_folder(tmp_path)
+    distance = min({"PCM_U8": 256, "PCM_16": 1, "PCM_24": 2**-8}[form] for form in forms)
+    assert dataset.family.distribution is DiscretizedNormal
+    assert dataset.family.width == distance / dataset.scaling.scale
+    # What is stored lies on levels of that distance, and on none twice as far apart.
+    values = dataset.train.values.astype(np.float64)
+    assert (values % distance == 0).all()
+    assert (values % (2 * distance) != 0).any()
+    assert dataset.train.values.dtype == (np.float32 if distance < 1 else np.int16)
+
+
+def test_new_levels_have_the_window_of_16_bits_or_none(tmp_path):
+    def family(form, *, rate=16000, channels=1):
+        folder = tmp_path / f"{form}-{rate}-{channels}"
+        folder.mkdir()
+        for number in range(3):
+            samples = np.stack([coarse(900, 9 * number + i) for i in range(channels)], 1)
+            soundfile.write(folder / f"{number}.wav", samples, rate, form)
+        dataset = audio_folder(folder)
+        width = dataset.family.width
+        return dataset.family.distribution, width and width * dataset.scaling.scale
+
+    exactly = pytest.approx(1.0, rel=1e-12)
+    # Mu-law and A-law: levels of unequal distance, kept in 16-bit units.
+    for form in ("ULAW", "ALAW"):
+        assert family(form) == (DiscretizedNormal, exactly)
+    assert family("PCM_U8", rate=8000) == (DiscretizedNormal, exactly)
+    assert family("PCM_U8", channels=2) == (DiscretizedNormal, exactly)
+    assert family("PCM_16", channels=2) == (DiscretizedNormal, exactly)
+    for case in ({"rate": 8000}, {"channels": 2}):
+        assert family("PCM_24", **case) == (Normal, None)
+    for form in ("PCM_32", "FLOAT", "DOUBLE"):
+        assert family(form) == (Normal, None)
+
+
+def test_copies_of_a_file_stay_together(tmp_path):
+    for number in range(4):
+        for copy in "ab":
+            write_wav(noise(400, number), tmp_path / f"{copy}{number}.wav", 16000)
+    for seed in range(5):
+        names = audio_folder(tmp_path, seed=seed).names
+        sounds = [{name[1] for name in names[split]} for split in names]
+        assert [len(part) for part in sounds] == [2, 1, 1]
+        assert set.union(*sounds) == set("0123")
+    for number in (2, 3):
+        for copy in "ab":
+            (tmp_path / f"{copy}{number}.wav").unlink()
+    words = ["`folder`", str(tmp_path), "has 2 (of 4 files, exact copies counted once)"]
+    refuses(lambda: audio_folder(tmp_path), ValueError, *words)
+
+
+def test_kept_sound_is_mapped_and_equal(tmp_path, monkeypatch):
+    folder, cache = tmp_path / "sounds", tmp_path / "cache"
+    folder.mkdir()
+    for number in range(5):
+        write_wav(noise(3000 + number, number), folder / f"{number}.wav", 8000)
+    plain = audio_folder(folder)
+    reads = []
+
+    def read(path):
+        reads.append(path.name)
+        if len(reads) == 8:  # the third file of the second time
+            raise KeyboardInterrupt
+        return read_audio(path)
+
+    monkeypatch.setattr("varfilter.data.audio.read_audio", read)
+    first = audio_folder(folder, cache=cache)
+    (kept,) = cache.iterdir()
+    second = audio_folder(folder, frame_size=100, cache=cache)
+    assert len(reads) == 5
+    for dataset in (first, second):
+        assert isinstance(dataset.train.values, np.memmap)
+        assert dataset.names == plain.names
+        assert (dataset.scaling, dataset.family) == (plain.scaling, plain.family)
+        for split in plain.names:
+            np.testing.assert_array_equal(dataset.split(split).values, plain.split(split).values)
+    assert first.sha256() == plain.sha256()
+    # Another rate is another set; broken off, it leaves nothing.
+    with pytest.raises(KeyboardInterrupt):
+        audio_folder(folder, rate=8000, cache=cache)
+    assert list(cache.iterdir()) == [kept]
+    # One finer file makes the others floats, from the first that is written on.
+    reads.clear()
+    soundfile.write(folder / "9.wav", noise(3000) / 2**16, 16000, "FLOAT")
+    fine = audio_folder(folder, cache=cache)
+    assert fine.train.values.dtype == np.float32
+    assert fine.family.distribution is Normal
+
+
+def test_files_shorter_than_a_step_are_refused(tmp_path):
+    for number in range(3):
+        write_wav(noise(150, number), tmp_path / f"{number}.wav", 16000)
+    words = ["`frame_size`", "200", str(tmp_path), "150", "16000"]
+    refuses(lambda: audio_folder(tmp_path), ValueError, *words)
+    assert len(audio_folder(tmp_path, frame_size=150).train) == 1
+
+
 def test_one_fine_file_makes_a_folder_of_floats(tmp_path):
     for number in range(4):
         write_wav(noise(400, number), tmp_path / f"{number}.wav", 16000)
     soundfile.write(tmp_path / "4.wav", noise(400, 4) / 2**15 + 2.0**-20, 16000, "PCM_24")
     dataset = audio_folder(tmp_path)
-    assert dataset.family.distribution is Normal
-    assert dataset.family.width is None
+    assert dataset.family.width == 2**-8 / dataset.scaling.scale
     for split, names in dataset.names.items():
         for number, name in enumerate(names):
             samples = dataset.split(split)[number]
@@ -437,8 +552,8 @@ def test_what_is_no_sound_is_refused(tmp_path):
     refuses(lambda: audio_folder(tmp_path / "x"), FileNotFoundError, "`folder`", "x")
     refuses(lambda: audio_folder(tmp_path), FileNotFoundError, "`folder`", ".wav", "has none")
     refuses(lambda: read_audio(tmp_path / "a.wav"), FileNotFoundError, "`path`", "a.wav")
-    for name in ("a.wav", "b.wav"):
-        write_wav(noise(400), tmp_path / name, 16000)
+    for seed, name in enumerate(("a.wav", "b.wav")):
+        write_wav(noise(400, seed), tmp_path / name, 16000)
     refuses(lambda: audio_folder(tmp_path), ValueError, "at least 3 files", "has 2")
     refuses(lambda: audio_folder(tmp_path, frame_size=0), ValueError, "`frame_size`", "0")
     refuses(lambda: audio_folder(tmp_path, rate=-1), ValueError, "`rate`", "-1")

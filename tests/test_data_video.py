@@ -3,6 +3,7 @@
 import io
 import os
 import shutil
+import weakref
 import zipfile
 from itertools import chain, combinations, pairwise
 from pathlib import Path
@@ -260,6 +261,8 @@ def test_a_folder_of_frame_images_in_natural_order(tmp_path):
         (tmp_path / film).mkdir()
         for number in range(1, 13):
             frame = np.full((5, 7), 20 * number, np.uint8)
+            # Three different films: exact copies would be one.
+            frame[-1, -1] += len(film)
             Image.fromarray(frame).save(tmp_path / film / f"frame{number}.png")
     # 16 bits, and a JPEG among the PNG files.
     deep = np.full((5, 7), 20 * 7 * 257, np.uint16)
@@ -329,7 +332,7 @@ def test_bad_films_are_named(tmp_path):
     refuses(lambda: video_folder(tmp_path), FileNotFoundError, "`folder`", "avi", str(tmp_path))
     refuses(lambda: read_video(tmp_path / "x.avi"), FileNotFoundError, "`path`", "x.avi")
     for number in range(4):
-        write_video(tmp_path / f"{number}.avi", noise(40, 64, 64))
+        write_video(tmp_path / f"{number}.avi", noise(40, 64, 64, seed=number))
     refuses(lambda: video_folder(tmp_path, 0), ValueError, "`size`", "0")
     whole = (tmp_path / "2.avi").read_bytes()
     (tmp_path / "2.avi").write_bytes(whole[: len(whole) // 2])
@@ -338,7 +341,58 @@ def test_bad_films_are_named(tmp_path):
     refuses(lambda: video_folder(tmp_path), ValueError, str(tmp_path / "2.avi"), "decoded")
     (tmp_path / "2.avi").unlink()
     (tmp_path / "3.avi").unlink()
-    refuses(lambda: video_folder(tmp_path), ValueError, "at least 3")
+    few = [str(tmp_path), "at least 3 films", "has 2."]
+    refuses(lambda: video_folder(tmp_path), ValueError, "`folder`", *few)
+    write_video(tmp_path / "4.avi", noise(3, seed=4))
+    grouped = [str(tmp_path), "at least 3 groups", "has 1 (of 3 films", "`group`"]
+    refuses(lambda: video_folder(tmp_path, group=lambda _: 0), ValueError, *grouped)
+
+
+def test_copies_of_a_film_stay_together(tmp_path):
+    for number in range(4):
+        write_video(tmp_path / f"a{number}.avi", noise(4, seed=number))
+        shutil.copy(tmp_path / f"a{number}.avi", tmp_path / f"b{number}.avi")
+        for film in ("c", "d"):
+            (tmp_path / f"{film}{number}").mkdir()
+            for frame in range(2):
+                image = Image.fromarray(noise(2, seed=10 + number)[frame])
+                image.save(tmp_path / f"{film}{number}" / f"{frame}.png")
+    for seed in range(4):
+        names = video_folder(tmp_path, 8, seed=seed).names
+        films = [{(name[0] in "cd", name[1]) for name in names[split]} for split in SPLITS]
+        assert [len(part) for part in films] == [6, 1, 1]
+        assert len(set.union(*films)) == 8
+
+    # A copy in another group draws both groups into one split: here it makes all but two one.
+    def group(path):
+        return path.name[0] + str(int(path.stem[1]) // 2)
+
+    names = video_folder(tmp_path, 8, fractions=(0.5, 0.25, 0.25), group=group).names
+    halves = [{(name[0] in "cd", int(name[1]) // 2) for name in names[s]} for s in SPLITS]
+    assert [len(part) for part in halves] == [2, 1, 1]
+
+
+def test_the_cache_is_written_film_by_film(tmp_path, monkeypatch):
+    for number in range(10):
+        write_video(tmp_path / "films" / f"{number}.avi", noise(3, seed=number))
+    decode, live, most = decode_video, [], 0
+
+    def counted(*arguments, **options):
+        nonlocal most
+        frames = decode(*arguments, **options)
+        live.append(weakref.ref(frames.values))
+        most = max(most, sum(each() is not None for each in live))
+        return frames
+
+    monkeypatch.setattr("varfilter.data.video.decode_video", counted)
+    kept = video_folder(tmp_path / "films", 8, cache=tmp_path / "cache")
+    # The one just decoded, the one before it, which the loop has yet to let go, and the first
+    # of the split, which says what rows are.
+    assert len(live) == 10
+    assert most <= 3
+    assert kept.sha256() == video_folder(tmp_path / "films", 8).sha256()
+    # Else all eight of the training part: the count can fail.
+    assert most == 8
 
 
 def test_the_cache_is_mapped_and_equal(tmp_path, monkeypatch):

@@ -2,17 +2,20 @@
 
 import math
 import wave
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from varfilter._arguments import require_all_positive, require_positive
-from varfilter.data.dataset import SPLITS, Dataset, Family, Ragged, Scaling
+from varfilter.data.dataset import SPLITS, Dataset, Family, Scaling
 from varfilter.data.extras import require
+from varfilter.data.kept import Recording, decoded, names_of
 from varfilter.data.sphere import is_sphere, read_sphere
-from varfilter.data.splits import split_by_sequence
+from varfilter.data.splits import split_by_file
 from varfilter.distributions import DiscretizedNormal, Normal
 
 SUFFIXES = (".wav", ".flac", ".sph", ".nist")
@@ -21,6 +24,13 @@ BITS = {
     "PCM_U8": 8, "PCM_S8": 8, "ULAW": 8, "ALAW": 8, "PCM_16": 16,
     "PCM_24": 24, "PCM_32": 32, "FLOAT": 32, "DOUBLE": 64,
 }  # fmt: skip
+# How far neighbouring levels lie apart, in levels of 16 bits; 1 for what is not here. None: so
+# fine that float32 does not hold the levels. Mu-law and A-law have levels of unequal distance,
+# all of them whole in 16 bits: 1, the unit they are kept in.
+DISTANCES = {
+    "PCM_U8": 2**8, "PCM_S8": 2**8, "PCM_24": 2**-8,
+    "PCM_32": None, "FLOAT": None, "DOUBLE": None,
+}  # fmt: skip
 LEVELS = np.iinfo(np.int16)
 
 
@@ -28,12 +38,15 @@ class Sound(NamedTuple):
     """One channel of sound; the unit of `samples` is always a level of 16-bit sound.
 
     They are int16, exactly as in the file, up to 16 bits; float32, in fractions of a level
-    and not rounded, if the file is finer (24 bits, floats).
+    and not rounded, if the file is finer (24 bits, floats). `distance` is that of neighbouring
+    levels, in the same unit: 256 for 8 bits, 2**-8 for 24 bits, None if there are none (floats).
+    Averaging channels makes new levels: 1 up to 16 bits, none for finer files.
     """
 
     samples: np.ndarray
     rate: int
     bits: int
+    distance: float | int | None
 
 
 def read_audio(path: Path | str) -> Sound:
@@ -43,16 +56,16 @@ def read_audio(path: Path | str) -> Sound:
         raise FileNotFoundError(f"`path` must be a sound file; {str(path)!r} does not exist.")
     if is_sphere(path):
         samples, rate = read_sphere(path)
-        bits = 16
+        bits, distance = 16, 1
     else:
-        samples, rate, bits = _read_with_soundfile(path)
+        samples, rate, bits, distance = _read_with_soundfile(path)
     if not len(samples):
         raise ValueError(f"{path} holds no sound: it has 0 samples. Remove it.")
     if not np.isfinite(samples).all():
         raise ValueError(f"{path} has samples that are NaN or infinite. Repair or remove it.")
     if samples.ndim > 1:
         samples = _stored(samples.mean(axis=1, dtype=np.float64), samples.dtype)
-    return Sound(samples, rate, bits)
+    return Sound(samples, rate, bits, distance)
 
 
 def resampled(samples: np.ndarray, from_rate: int, to_rate: int) -> np.ndarray:
@@ -97,36 +110,43 @@ def audio_folder(
     frame_size: int = 200,
     fractions: Sequence[float] = (0.8, 0.1, 0.1),
     seed: int = 0,
-    group: Callable[[Path], str] | None = None,
+    group: Callable[[Path], Hashable] | None = None,
+    cache: Path | str | None = None,
 ) -> Dataset:
     """Every WAV, FLAC and SPHERE file in a folder and its subfolders, at one rate.
 
     An observation is `frame_size` samples. Files are dealt to the splits at random; with
     `group`, from a file's path to a name (`lambda path: path.parent.name` for a folder per
-    speaker), whole groups are, so that no speaker is in two splits.
+    speaker), whole groups are, so that no speaker is in two splits; nor are exact copies of a
+    file. `cache` is a folder that keeps the decoded sound, written file by file, as in
+    `video_folder`: the set need not fit in memory.
 
-    Sound of at most 16 bits is kept in 16-bit levels, also after resampling, and its family
-    is `DiscretizedNormal`. If any file is finer, all are kept as floats: `Normal`.
+    The unit is a level of 16-bit sound. The family is `DiscretizedNormal`, its width the
+    distance of neighbouring levels in the finest file: 256 for 8 bits, 1 for 16, 2**-8 for 24;
+    and 1 for mu-law and A-law, whose levels have no common distance. Resampling and averaging
+    channels make new levels: they are rounded to 16 bits, but if a file has more, or floats,
+    there are no levels and the family is `Normal`.
     """
     require_all_positive(rate=rate, frame_size=frame_size)
     folder = Path(folder)
     paths = sound_files(folder)
-    groups = [group(path) if group else str(path) for path in paths]
-    names = sorted(set(groups))
-    if len(names) < len(SPLITS):
-        raise ValueError(
-            f"`folder` must hold at least 3 {'groups' if group else 'files'}, one for each split;"
-            f" {str(folder)!r} has {len(names)}."
-        )
-    numbers = split_by_sequence(len(names), fractions, seed)
-    split_of = {names[n]: split for split in SPLITS for n in numbers[split]}
-    sounds: dict[str, list[tuple[str, np.ndarray]]] = {split: [] for split in SPLITS}
-    for path, name in zip(paths, groups, strict=True):
-        sound = read_audio(path)
+    split_of = split_by_file(folder, {path: (path,) for path in paths}, fractions, seed, group)
+    # From the headers: what is written file by file must be of one kind from the first on.
+    distance = _finest([_distance(path, rate) for path in paths])
+    sounds: dict[str, list[Recording]] = {split: [] for split in SPLITS}
+    for path in paths:
         label = path.relative_to(folder).with_suffix("").as_posix()
-        samples = resampled(sound.samples, sound.rate, rate)
-        sounds[split_of[name]].append((label, samples))
-    return sound_dataset(folder.resolve().name, sounds, rate=rate, frame_size=frame_size)
+        read = partial(_at_rate, path, rate, _dtype(distance))
+        sounds[split_of[path]].append(Recording((path,), (label,), read))
+    return sound_dataset(
+        folder.resolve().name,
+        sounds,
+        folder=folder,
+        rate=rate,
+        frame_size=frame_size,
+        distance=distance,
+        cache=cache,
+    )
 
 
 def sound_files(folder: Path) -> list[Path]:
@@ -147,44 +167,101 @@ def sound_files(folder: Path) -> list[Path]:
 
 
 def sound_dataset(
-    name: str, sounds: dict[str, list[tuple[str, np.ndarray]]], *, rate: int, frame_size: int
+    name: str,
+    sounds: Mapping[str, Sequence[Recording]],
+    *,
+    folder: Path,
+    rate: int,
+    frame_size: int,
+    distance: float | int | None = 1,
+    cache: Path | str | None = None,
 ) -> Dataset:
-    """From (name, samples) by split; scaled by one mean and spread over the training samples."""
-    is_exact = all(s.dtype == np.int16 for part in sounds.values() for _, s in part)
-    dtype = np.int16 if is_exact else np.float32
-    arrays = {k: [s.astype(dtype, copy=False) for _, s in part] for k, part in sounds.items()}
-    train = Ragged.of(arrays["train"])
-    scaling = Scaling.standardizing(train.values)
-    # Two levels are 1 apart as they are stored.
-    width = 1.0 / float(scaling.scale)
+    """From recordings by split; scaled by one mean and spread over the training samples.
+
+    `distance` of neighbouring levels as in `Sound`; it decides how samples are stored.
+    """
+    row = np.zeros(1, _dtype(distance))
+    parts, _ = decoded(name, sounds, row, options=[rate], cache=cache)
+    for split, part in parts.items():
+        longest = int(part.lengths.max(initial=0))
+        if longest < frame_size:
+            raise ValueError(
+                f"`frame_size` is {frame_size}, and none of the {len(part)} files for {split} in"
+                f" {str(folder)!r} has so many samples: the longest has {longest}, at {rate} in a"
+                " second. Give a smaller `frame_size` or longer files."
+            )
+    scaling = Scaling.standardizing(parts["train"].values)
+    family = Family(Normal)
+    if distance is not None:
+        family = Family(DiscretizedNormal, width=distance / float(scaling.scale))
     return Dataset(
         name=name,
-        train=train,
-        valid=Ragged.of(arrays["valid"], like=train.values),
-        test=Ragged.of(arrays["test"], like=train.values),
-        family=Family(DiscretizedNormal, width=width) if is_exact else Family(Normal),
+        train=parts["train"],
+        valid=parts["valid"],
+        test=parts["test"],
+        family=family,
         scaling=scaling,
         rows_per_step=frame_size,
-        names={split: tuple(label for label, _ in sounds[split]) for split in SPLITS},
+        names=names_of(sounds),
         rate=float(rate),
     )
 
 
-def _read_with_soundfile(path: Path) -> tuple[np.ndarray, int, int]:
+def _finest(distances: Sequence[float | int | None]) -> float | int | None:
+    """The least distance of levels; None if one of them has no levels."""
+    known = [distance for distance in distances if distance is not None]
+    return min(known) if len(known) == len(distances) else None
+
+
+def _dtype(distance: float | int | None) -> type[np.int16] | type[np.float32]:
+    return np.int16 if distance is not None and distance >= 1 else np.float32
+
+
+def _at_rate(path: Path, rate: int, dtype: type[np.generic]) -> list[tuple[np.ndarray, int]]:
+    sound = read_audio(path)
+    samples = resampled(sound.samples, sound.rate, rate)
+    return [(samples.astype(dtype, copy=False), rate)]
+
+
+def _distance(path: Path, rate: int) -> float | int | None:
+    """Of the levels of a file at that rate; read from its header alone."""
+    if is_sphere(path):
+        return 1
+    with _opened(path) as file:
+        return _distance_of(file.subtype, file.channels > 1 or file.samplerate != rate)
+
+
+def _distance_of(subtype: str, is_mixed: bool) -> float | int | None:
+    """Samples that are sums of others lie between the levels of the file."""
+    distance = DISTANCES.get(subtype, 1)
+    if is_mixed and distance is not None:
+        return 1 if distance >= 1 else None
+    return distance
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
     soundfile = require("soundfile", extra="audio")
     try:
         with soundfile.SoundFile(path) as file:
-            rate, bits = file.samplerate, BITS.get(file.subtype, 16)
-            samples = file.read(dtype="int16" if bits <= 16 else "float32")
+            yield file
     except soundfile.LibsndfileError as error:
         raise ValueError(
             f"{path} cannot be read as WAV, FLAC or SPHERE ({error.error_string.rstrip('.')})."
             " Copy it again, convert or remove it."
         ) from None
+
+
+def _read_with_soundfile(path: Path) -> tuple[np.ndarray, int, int, float | int | None]:
+    with _opened(path) as file:
+        rate, bits = file.samplerate, BITS.get(file.subtype, 16)
+        distance = _distance_of(file.subtype, file.channels > 1)
+        samples = file.read(dtype="int16" if bits <= 16 else "float32")
     if _is_cut_off(path):
         raise ValueError(f"{path} is cut off: {len(samples)} samples are there. Copy it again.")
     # libsndfile's floats are 1 at the highest level; a power of two loses nothing.
-    return (samples if bits <= 16 else samples * np.float32(2**15)), rate, bits
+    samples = samples if bits <= 16 else samples * np.float32(2**15)
+    return samples, rate, bits, distance
 
 
 def _is_cut_off(path: Path) -> bool:

@@ -12,7 +12,8 @@ from typing import NamedTuple
 from varfilter._arguments import require_positive
 from varfilter.data.dataset import SPLITS, Dataset
 from varfilter.data.frames import Frames, decode_video
-from varfilter.data.video import Film, existing_folder, film_dataset
+from varfilter.data.kept import Recording
+from varfilter.data.video import existing_folder, film_dataset
 
 ACTIONS = ("walking", "jogging", "running", "boxing", "handwaving", "handclapping")
 PERSONS = {
@@ -118,7 +119,7 @@ def kth_sample(folder: Path | str, *, size: int = 64, stretch: bool = False) -> 
     folder = existing_folder(folder)
     require_positive("size", size)
     sources = _sources(folder)
-    films: dict[str, list[Film]] = {split: [] for split in SPLITS}
+    films: dict[str, list[Recording]] = {split: [] for split in SPLITS}
     for name, group in groupby(kth_table(folder / TABLE), lambda clip: clip.film):
         clips = list(group)
         for split, part in zip(SPLITS, (clips[:2], clips[2:3], clips[3:]), strict=True):
@@ -181,9 +182,9 @@ def _person(film: str) -> int:
     return int(film[len("person") :][:2])
 
 
-def _film(source: Source, clips: list[Clip], size: int, stretch: bool) -> Film:
+def _film(source: Source, clips: list[Clip], size: int, stretch: bool) -> Recording:
     names = tuple(clip.name for clip in clips)
-    return Film((source.file,), names, partial(_cut, source, clips, size, stretch))
+    return Recording((source.file,), names, partial(_cut, source, clips, size, stretch))
 
 
 def _cut(source: Source, clips: list[Clip], size: int, stretch: bool) -> list[Frames]:

@@ -52,14 +52,11 @@ def midi_folder(
             seconds_per_step=seconds_per_step,
             percussion=percussion,
         )
-    silent = [file for file, roll in rolls.items() if not roll.any()]
-    if silent:
-        warnings.warn(
-            f"{len(silent)} of {len(files)} files have no notes between {LOWEST} and {HIGHEST}"
-            f" and are left out: {', '.join(silent[:3])}{', ...' if len(silent) > 3 else ''}.",
-            stacklevel=2,
-        )
-    parts = _split({file: rolls[file] for file in rolls if file not in silent}, fractions, seed)
+    silent = {file for file, roll in rolls.items() if not roll.any()}
+    for warning in _reasons(Path(folder), silent, len(files), percussion):
+        warnings.warn(warning, stacklevel=2)
+    rolls = {file: roll for file, roll in rolls.items() if file not in silent}
+    parts = _split(Path(folder), rolls, len(files), fractions, seed)
     parts["train"] = {
         f"{file} {shift:+d}" if shift else file: moved
         for file, roll in parts["train"].items()
@@ -215,8 +212,35 @@ def _midi_files(folder: Path, recursive: bool) -> list[Path]:
     return sorted(files, key=lambda file: file.relative_to(folder).as_posix())
 
 
+def _reasons(folder: Path, silent: set[str], num_files: int, percussion: bool) -> list[str]:
+    """Why files have an empty roll, a sentence for each reason."""
+    drums = [
+        file
+        for file in sorted(silent)
+        if not percussion and read_midi(folder / file, percussion=True).any()
+    ]
+    rest = sorted(silent - set(drums))
+    return [
+        f"{len(some)} of {num_files} files {reason}: {', '.join(some[:3])}"
+        f"{', ...' if len(some) > 3 else ''}.{fix}"
+        for some, reason, fix in (
+            (
+                drums,
+                f"have no notes between {LOWEST} and {HIGHEST} but percussion and are left out",
+                " Give `percussion=True` to keep them.",
+            ),
+            (rest, f"have no notes between {LOWEST} and {HIGHEST} and are left out", ""),
+        )
+        if some
+    ]
+
+
 def _split(
-    rolls: dict[str, np.ndarray], fractions: Sequence[float], seed: int
+    folder: Path,
+    rolls: dict[str, np.ndarray],
+    num_files: int,
+    fractions: Sequence[float],
+    seed: int,
 ) -> dict[str, dict[str, np.ndarray]]:
     """Songs are split, and files that are copies of one song stay together."""
     songs: dict[bytes, list[str]] = {}
@@ -224,8 +248,9 @@ def _split(
         songs.setdefault(hashlib.sha256(roll.tobytes()).digest(), []).append(file)
     if len(songs) < len(SPLITS):
         raise ValueError(
-            f"`folder` has {len(songs)} different songs in {len(rolls)} files with notes: train,"
-            " valid and test need one each. Give at least 3 songs."
+            f"`folder` must hold at least 3 different songs, one each for train, valid and test;"
+            f" {str(folder)!r} has {len(songs)} different songs in {num_files} files,"
+            f" {len(rolls)} of them with notes. Add some."
         )
     copies = list(songs.values())
     return {

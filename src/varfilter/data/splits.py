@@ -2,7 +2,9 @@
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -38,6 +40,37 @@ def split_by_sequence(
     }
 
 
+def split_by_file(
+    folder: Path,
+    places: Mapping[Path, Sequence[Path]],
+    fractions: Sequence[float],
+    seed: int,
+    group: Callable[[Path], Hashable] | None = None,
+    *,
+    kind: str = "files",
+) -> dict[Path, str]:
+    """The split of each recording of a folder, by its place; `places` has the files of each.
+
+    Recordings of one `group` go to the same split, and so do exact copies, and with them
+    their groups. `kind` is what an error calls the recordings.
+    """
+    links = [("place", place) if group is None else ("group", group(place)) for place in places]
+    numbers = _joined(links, _copies(list(places.values())))
+    num = len(set(numbers))
+    if num < len(SPLITS):
+        wanted = kind if group is None else "groups (`group` makes them)"
+        found = f"{num}"
+        if num < len(places):
+            found += f" (of {len(places)} {kind}, exact copies counted once)"
+        raise ValueError(
+            f"`folder` must hold at least 3 {wanted}, one each for train, valid and test;"
+            f" {str(folder)!r} has {found}. Add some."
+        )
+    chosen = split_by_sequence(num, fractions, seed)
+    split_of = {int(number): split for split in SPLITS for number in chosen[split]}
+    return {place: split_of[number] for place, number in zip(places, numbers, strict=True)}
+
+
 def require_fractions(fractions: Any) -> None:
     """Three positive numbers that sum to 1."""
     fits = isinstance(fractions, Sequence | np.ndarray) and len(fractions) == len(SPLITS)
@@ -64,3 +97,39 @@ def _sizes(num: int, fractions: Sequence[float]) -> np.ndarray:
 
 def _hash(seed: int, number: int) -> bytes:
     return hashlib.sha256(f"{seed} {number}".encode()).digest()
+
+
+def _copies(recordings: Sequence[Sequence[Path]]) -> list[Hashable]:
+    """The same for recordings whose files are the same, byte by byte; else different."""
+    sizes = [tuple(file.stat().st_size for file in files) for files in recordings]
+    counts = Counter(sizes)
+    # Few files of a folder have the same size: the others need not be read.
+    return [
+        ("alone", number) if counts[size] == 1 else ("sha256", _sha256(recordings[number]))
+        for number, size in enumerate(sizes)
+    ]
+
+
+def _sha256(files: Sequence[Path]) -> str:
+    digest = hashlib.sha256()
+    for file in files:
+        with file.open("rb") as opened:
+            digest.update(hashlib.file_digest(opened, "sha256").digest())
+    return digest.hexdigest()
+
+
+def _joined(*labels: Sequence[Hashable]) -> list[int]:
+    """The number of each item's class: those that share a label, by one or more steps, are one."""
+    leader: dict[Hashable, Hashable] = {}
+
+    def leader_of(label: Hashable) -> Hashable:
+        while leader.setdefault(label, label) != label:
+            label = leader[label]
+        return label
+
+    for first, *others in zip(*labels, strict=True):
+        for other in others:
+            leader[leader_of(other)] = leader_of(first)
+    leaders = [leader_of(first) for first, *_ in zip(*labels, strict=True)]
+    numbers = {label: number for number, label in enumerate(dict.fromkeys(leaders))}
+    return [numbers[label] for label in leaders]

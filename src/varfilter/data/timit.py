@@ -3,6 +3,7 @@
 import random
 import re
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from varfilter.data.audio import read_audio, sound_dataset, sound_files
 from varfilter.data.dataset import SPLITS, Dataset
+from varfilter.data.kept import Recording
 
 RATE = 16000
 COUNTS = (4389, 231, 1680)
@@ -27,21 +29,24 @@ class Verdict(NamedTuple):
     text: str
 
 
-def timit(folder: Path | str, *, frame_size: int = 200) -> Dataset:
+def timit(folder: Path | str, *, frame_size: int = 200, cache: Path | str | None = None) -> Dataset:
     """The whole corpus, from a folder somewhere in which TRAIN and TEST lie as LDC gives them.
 
     TRAIN|TEST/DRn/SPEAKER/SENTENCE.WAV in any letter case, SPHERE or plain WAV. The split is
     that of `timit_split`; speakers of the training part are in the validation part too, those
-    of the test part in no other. `check_timit` says whether it is all there.
+    of the test part in no other. `check_timit` says whether it is all there. `cache` as in
+    `audio_folder`.
     """
     paths = _sentences(Path(folder))
     train, valid = timit_split([key for key in paths if key.startswith("TRAIN")])
     test = sorted(key for key in paths if key.startswith("TEST"))
     sounds = {
-        split: [(_name(key), _speech(paths[key])) for key in keys]
+        split: [_recording(paths[key], _name(key)) for key in keys]
         for split, keys in zip(SPLITS, (train, valid, test), strict=True)
     }
-    return sound_dataset("timit", sounds, rate=RATE, frame_size=frame_size)
+    return sound_dataset(
+        "timit", sounds, folder=Path(folder), rate=RATE, frame_size=frame_size, cache=cache
+    )
 
 
 def timit_split(sentences: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -93,7 +98,7 @@ def timit_sample(folder: Path | str, *, frame_size: int = 200) -> Dataset:
     TIMIT, and likelihoods are not comparable with the whole corpus.
     """
     folder = Path(folder)
-    sounds: dict[str, list[tuple[str, np.ndarray]]] = {split: [] for split in SPLITS}
+    sounds: dict[str, list[Recording]] = {split: [] for split in SPLITS}
     for path in sound_files(folder):
         match = _SAMPLE.fullmatch(path.relative_to(folder).with_suffix("").as_posix().lower())
         if match is None:
@@ -102,13 +107,13 @@ def timit_sample(folder: Path | str, *, frame_size: int = 200) -> Dataset:
                 " For sound of your own use `audio_folder`."
             )
         split = {"7": "valid", "8": "test"}.get(match[2], "train")
-        sounds[split].append((f"{match[1]}_{match[3]}", _speech(path)))
+        sounds[split].append(_recording(path, f"{match[1]}_{match[3]}"))
     for split, part in sounds.items():
         if not part:
             raise ValueError(
                 f"`folder` {str(folder)!r} has no sentence for {split}: some are lost."
             )
-    return sound_dataset("timit-sample", sounds, rate=RATE, frame_size=frame_size)
+    return sound_dataset("timit-sample", sounds, folder=folder, rate=RATE, frame_size=frame_size)
 
 
 def _sentences(folder: Path) -> dict[str, Path]:
@@ -143,14 +148,23 @@ def _name(key: str) -> str:
     return f"{region}-{speaker}_{sentence}"
 
 
-def _speech(path: Path) -> np.ndarray:
+def _recording(path: Path, name: str) -> Recording:
+    return Recording((path,), (name,), partial(_speech, path))
+
+
+def _speech(path: Path) -> list[tuple[np.ndarray, int]]:
     sound = read_audio(path)
     if sound.rate != RATE:
         raise ValueError(
             f"{path} has {sound.rate} samples in a second; TIMIT has {RATE}. Give the original,"
             " or read it with `audio_folder`."
         )
-    return sound.samples
+    if sound.bits != 16:
+        raise ValueError(
+            f"{path} has {sound.bits} bits; TIMIT has 16. Give the original, or read it with"
+            " `audio_folder`."
+        )
+    return [(sound.samples, RATE)]
 
 
 def _mark(is_good: bool) -> str:

@@ -1,34 +1,21 @@
 """The user's own films: a folder of videos or of frame images, decoded once and kept."""
 
-import hashlib
-import json
 import re
-import tempfile
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 from varfilter._arguments import require_positive
-from varfilter.data.dataset import SPLITS, Dataset, Family, Ragged, Scaling
+from varfilter.data.dataset import SPLITS, Dataset, Family, Scaling
 from varfilter.data.frames import Frames, decode_images, decode_video
-from varfilter.data.splits import split_by_sequence
+from varfilter.data.kept import Recording, decoded, names_of
+from varfilter.data.splits import split_by_file
 from varfilter.distributions import DiscretizedNormal
 
 VIDEOS = frozenset({".avi", ".mp4", ".mov", ".mkv", ".webm", ".mpg", ".mpeg", ".m4v", ".gif"})
 IMAGES = frozenset({".png", ".jpg", ".jpeg"})
-# In the names of kept sets: raise it when films are decoded differently.
-DECODING = 1
-
-
-class Film(NamedTuple):
-    """The files of a film, the names of the clips that it gives, and how to decode them."""
-
-    files: tuple[Path, ...]
-    names: tuple[str, ...]
-    read: Callable[[], Sequence[Frames]]
 
 
 def read_video(
@@ -61,9 +48,10 @@ def video_folder(
     A film is a video file (avi, mp4, mov, mkv, webm, mpg, m4v, gif), or a folder of images
     (png, jpg) that are its frames in the natural order of their names (2 before 10); images
     beside videos are not frames. `group` says from the path of a film which films belong
-    together (a person, a day), so that no group is in two splits. `cache` is a folder that
-    keeps the decoded films; the next time they are mapped from there, if neither the files nor
-    the options have changed.
+    together (a person, a day), so that no group is in two splits; nor are exact copies of a film.
+    `cache` is a folder that keeps the decoded films, written film by film: the set need not fit
+    in memory. The next time they are mapped from there, if neither the files nor the options
+    have changed.
     """
     folder = existing_folder(folder)
     require_positive("size", size)
@@ -73,21 +61,18 @@ def video_folder(
             f"`folder` must hold videos ({_endings(VIDEOS)}) or folders of images"
             f" ({_endings(IMAGES)}); found none in {folder}."
         )
-    labels = [place if group is None else group(place) for place in places]
-    numbers = {label: number for number, label in enumerate(dict.fromkeys(labels))}
-    chosen = split_by_sequence(len(numbers), fractions, seed)
-    split_of = {int(number): split for split in SPLITS for number in chosen[split]}
-    films: dict[str, list[Film]] = {split: [] for split in SPLITS}
-    for (place, files), label in zip(places.items(), labels, strict=True):
+    split_of = split_by_file(folder, places, fractions, seed, group, kind="films")
+    films: dict[str, list[Recording]] = {split: [] for split in SPLITS}
+    for place, files in places.items():
         name = place.relative_to(folder).as_posix() if place != folder else folder.name
         read = partial(_whole, place, files, size, color)
-        films[split_of[numbers[label]]].append(Film(files, (name,), read))
+        films[split_of[place]].append(Recording(files, (name,), read))
     return film_dataset(folder.name, films, size, color=color, cache=cache)
 
 
 def film_dataset(
     name: str,
-    films: Mapping[str, Sequence[Film]],
+    films: Mapping[str, Sequence[Recording]],
     size: int,
     *,
     color: bool = False,
@@ -96,15 +81,7 @@ def film_dataset(
 ) -> Dataset:
     """The clips of films by split; decoded now, or mapped from `cache`."""
     row = np.zeros((1, 3 if color else 1, size, size), np.uint8)
-    if cache is None:
-        rates: set[float | None] = set()
-        parts = {split: _decoded(films[split], row, rates) for split in SPLITS}
-        rate = _common(rates)
-    else:
-        kept = Path(cache) / f"{name}-{_digest(films, [size, color, stretch])}"
-        if not kept.is_dir():
-            _keep(kept, films, row)
-        parts, rate = _kept(kept)
+    parts, rate = decoded(name, films, row, options=[size, color, stretch], cache=cache)
     return Dataset(
         name,
         train=parts["train"],
@@ -112,7 +89,7 @@ def film_dataset(
         test=parts["test"],
         family=Family(DiscretizedNormal, width=1 / 255, low=0.0, high=1.0),
         scaling=Scaling(0.0, 255.0),
-        names={s: tuple(name for film in films[s] for name in film.names) for s in SPLITS},
+        names=names_of(films),
         rate=rate,
     )
 
@@ -154,58 +131,6 @@ def _whole(place: Path, files: tuple[Path, ...], size: int, color: bool) -> list
     if place.is_dir():
         return [decode_images(files, size, color=color)]
     return [decode_video(place, str(place), size, color=color)]
-
-
-def _decoded(films: Sequence[Film], row: np.ndarray, rates: set[float | None]) -> Ragged:
-    clips = [clip for film in films for clip in film.read()]
-    rates.update(clip.rate for clip in clips)
-    return Ragged.of([clip.values for clip in clips], like=row)
-
-
-def _common(rates: set[float | None]) -> float | None:
-    """Of all films, if they have the same."""
-    return next(iter(rates)) if len(rates) == 1 else None
-
-
-def _digest(films: Mapping[str, Sequence[Film]], options: list[int]) -> str:
-    """Of all that decides what the kept set holds; not of where the files lie."""
-    files = {
-        split: [
-            [film.names, [[f.name, f.stat().st_size, f.stat().st_mtime_ns] for f in film.files]]
-            for film in films[split]
-        ]
-        for split in SPLITS
-    }
-    text = json.dumps([DECODING, options, files])
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _keep(kept: Path, films: Mapping[str, Sequence[Film]], row: np.ndarray) -> None:
-    """Written elsewhere and then renamed: what has the name is whole."""
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=kept.parent, prefix=".decoding-") as scratch:
-        rates: set[float | None] = set()
-        for split in SPLITS:
-            _decoded(films[split], row, rates).save(Path(scratch) / "set" / split)
-        text = json.dumps(_common(rates))
-        (Path(scratch) / "set" / "rate.json").write_text(text, encoding="utf-8")
-        try:
-            (Path(scratch) / "set").rename(kept)
-        except OSError:
-            # Another process has decoded the same films meanwhile: its copy is as good.
-            if not kept.is_dir():
-                raise
-
-
-def _kept(kept: Path) -> tuple[dict[str, Ragged], float | None]:
-    try:
-        rate = json.loads((kept / "rate.json").read_text(encoding="utf-8"))
-        return {split: Ragged.open(kept / split) for split in SPLITS}, rate
-    except (OSError, ValueError, EOFError) as error:
-        reason = " ".join(str(error).split()).rstrip(".")
-        raise ValueError(
-            f"`cache` holds a damaged copy in {kept} ({reason}). Delete that folder."
-        ) from None
 
 
 def _endings(suffixes: frozenset[str]) -> str:

@@ -6,7 +6,8 @@ from pathlib import Path
 from varfilter._arguments import require_positive
 from varfilter.data.dataset import SPLITS, Dataset
 from varfilter.data.frames import Frames, decode_video
-from varfilter.data.video import Film, existing_folder, film_dataset
+from varfilter.data.kept import Recording
+from varfilter.data.video import existing_folder, film_dataset
 
 # In the order of their names: the first six learn, the last two test.
 PEOPLE = {
@@ -41,7 +42,7 @@ def weizmann(
         )
     films = {
         split: [
-            Film((file,), (file.stem,), partial(_whole, file, size, color))
+            Recording((file,), (file.stem,), partial(_whole, file, size, color))
             for person in PEOPLE[split]
             for file in clips[person]
         ]
