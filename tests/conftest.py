@@ -20,6 +20,23 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 MAPS = Path("/proc/self/maps")
+# The files that take longest, by what a quiet machine with two cores needs.
+LONGEST = (
+    "test_real_data.py",
+    "test_demo.py",
+    "test_particle_conformance.py",
+    "test_conformance.py",
+    "test_variational_conformance.py",
+    "test_doctor.py",
+    "test_benchmarks.py",
+    "test_examples.py",
+)
+
+
+def pytest_collection_modifyitems(items):
+    """The longest files first: a worker that takes one of them last keeps the other waiting."""
+    rank = {name: number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: rank.get(item.path.name, len(rank)))
 
 
 @pytest.fixture(autouse=True)

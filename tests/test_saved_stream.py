@@ -179,7 +179,7 @@ class TestSaved:
         header = {"format": "varfilter-stream", "version": "99"}
         save_file({"key": np.zeros(2, np.uint32)}, later, header)
         refuses(restore(text), ValueError, "a.txt", "not a saved stream")
-        refuses(restore(tensors), ValueError, "not a saved `Stream`")
+        refuses(restore(tensors), ValueError, "but not a saved stream")
         refuses(restore(later), ValueError, "version 99", "Update varfilter")
         refuses(restore(tmp_path / "none"), FileNotFoundError, "`path`", "none")
         refuses(restore(tmp_path), FileNotFoundError, "`path`", "no file")

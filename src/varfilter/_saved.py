@@ -1,4 +1,4 @@
-"""The file of a saved stream: written whole or not at all, and checked when it is read."""
+"""Files of arrays: written whole or not at all, and checked when they are read."""
 
 import dataclasses
 import functools
@@ -7,7 +7,7 @@ import os
 import re
 import types
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,18 +15,22 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from varfilter._arguments import kind
-
-FORMAT = "varfilter-stream"
-VERSION = "1"
+from varfilter._arguments import kind as kind_of
 
 Arrays = dict[str, np.ndarray]
 
 
-def write(path: Any, arrays: Arrays, metadata: dict[str, str]) -> None:
+class Kind(NamedTuple):
+    """What a file holds, and which version of its layout this varfilter writes and reads."""
+
+    noun: str
+    version: int = 1
+
+
+def write(path: Any, kind: Kind, arrays: Arrays, metadata: dict[str, str]) -> None:
     """Put the arrays at `path`; a file that is there stays until the new one is complete."""
     path = _as_path(path)
-    header = {"format": FORMAT, "version": VERSION, **metadata}
+    header = {"format": f"varfilter-{kind.noun}", "version": str(kind.version), **metadata}
     content = save(arrays, header | {"checksum": _checksum(arrays, metadata)})
     partial = path.with_name(path.name + ".partial")
     try:
@@ -40,12 +44,12 @@ def write(path: Any, arrays: Arrays, metadata: dict[str, str]) -> None:
             partial.unlink(missing_ok=True)
     except OSError as error:
         raise type(error)(
-            f"`path`: cannot write {str(path)!r} ({error.strerror}). The stream itself goes on;"
-            " give a file name in a folder that exists and may be written to."
+            f"`path`: cannot write {str(path)!r} ({error.strerror}). The {kind.noun} itself is not"
+            " lost; give a file name in a folder that exists and may be written to."
         ) from None
 
 
-def read(path: Any) -> tuple[dict[str, str], Arrays]:
+def read(path: Any, kind: Kind) -> tuple[dict[str, str], Arrays]:
     """(metadata, arrays) of a file that `write` wrote and nobody has touched."""
     path = _as_path(path)
     if not path.is_file():
@@ -56,14 +60,15 @@ def read(path: Any) -> tuple[dict[str, str], Arrays]:
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError, TypeError) as error:
         raise ValueError(
-            f"{str(path)!r} is not a saved stream, or is damaged ({error}). Restore another copy."
+            f"{str(path)!r} is not a saved {kind.noun}, or is damaged ({error})."
+            " Restore another copy."
         ) from None
-    if metadata.pop("format", None) != FORMAT:
-        raise ValueError(f"{str(path)!r} is a safetensors file, but not a saved `Stream`.")
-    if (version := metadata.pop("version", None)) != VERSION:
+    if metadata.pop("format", None) != f"varfilter-{kind.noun}":
+        raise ValueError(f"{str(path)!r} is a safetensors file, but not a saved {kind.noun}.")
+    if (version := metadata.pop("version", None)) != str(kind.version):
         raise ValueError(
-            f"{str(path)!r} has version {version} of the stream format; this varfilter reads"
-            f" version {VERSION}. Update varfilter."
+            f"{str(path)!r} has version {version} of the {kind.noun} format; this varfilter reads"
+            f" version {kind.version}. Update varfilter."
         )
     if metadata.pop("checksum", None) != _checksum(arrays, metadata):
         raise ValueError(
@@ -140,5 +145,5 @@ def _checksum(arrays: Arrays, metadata: dict[str, str]) -> str:
 
 def _as_path(path: Any) -> Path:
     if not isinstance(path, str | os.PathLike):
-        raise TypeError(f"`path` must be a file name; got {kind(path)}.")
+        raise TypeError(f"`path` must be a file name; got {kind_of(path)}.")
     return Path(path)

@@ -20,6 +20,8 @@ from varfilter.filters.contract import require_fitting
 from varfilter.forecast import Forecast, forecast
 from varfilter.model import AbstractModel
 
+STREAM = _saved.Kind("stream")
+
 
 class Stream:
     """One sequence, filtered as it arrives.
@@ -101,7 +103,7 @@ class Stream:
             "key_impl": str(jax.random.key_impl(self._key)),
             "fingerprint": self._fingerprint,
         }
-        _saved.write(path, arrays, metadata)
+        _saved.write(path, STREAM, arrays, metadata)
 
     @classmethod
     def restore(
@@ -109,7 +111,7 @@ class Stream:
     ) -> "Stream":
         """A stream that goes on where `save` left off, with the same filter and model."""
         require_fitting(filter, model)
-        metadata, arrays = _saved.read(path)
+        metadata, arrays = _saved.read(path, STREAM)
         if metadata["fingerprint"] != _saved.fingerprint(filter, model):
             raise ValueError(
                 f"{str(path)!r} was saved with another filter or model (other classes, settings or"

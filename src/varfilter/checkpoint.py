@@ -1,0 +1,112 @@
+"""Checkpoints of training: written whole or not at all, read back to the bit, or refused."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from varfilter import _saved
+from varfilter._arguments import require_positive
+from varfilter.contracts import tree_difference
+
+CHECKPOINT = _saved.Kind("checkpoint")
+NAME = re.compile(r"step-(\d{9,})\.safetensors")
+
+
+class Checkpoint(NamedTuple):
+    """A tree of arrays as it was at `step`, and what its run says of itself (plain JSON)."""
+
+    state: Any
+    step: int
+    manifest: dict[str, Any]
+
+
+def save_checkpoint(path: str | Path, checkpoint: Checkpoint) -> None:
+    """Write one file; what is at `path` stays until the new one is complete.
+
+    Each array is stored under its name in the tree (`.model.lstm.weight`), so that it can be
+    found again after classes have moved or fields changed places. What is no array is not
+    stored: `load_checkpoint` takes it from a tree like this one.
+    """
+    arrays, implementations = {}, {}
+    for name, leaf in _named_arrays(checkpoint.state).items():
+        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            implementations[name] = str(jax.random.key_impl(leaf))
+            leaf = jax.random.key_data(leaf)
+        arrays[name] = np.asarray(leaf)
+    header = {
+        "step": str(checkpoint.step),
+        "manifest": json.dumps(checkpoint.manifest),
+        "keys": json.dumps(implementations),
+    }
+    _saved.write(path, CHECKPOINT, arrays, header)
+
+
+def load_checkpoint(path: str | Path, like: Any) -> Checkpoint:
+    """What `save_checkpoint` wrote, in a tree of the structure, shapes and dtypes of `like`."""
+    header, arrays = _saved.read(path, CHECKPOINT)
+    leaves: dict[str, Any] = dict(arrays)
+    for name, implementation in json.loads(header["keys"]).items():
+        leaves[name] = jax.random.wrap_key_data(jnp.asarray(arrays[name]), impl=implementation)
+    wanted = _named_arrays(like)
+    if difference := tree_difference(wanted, leaves):
+        raise ValueError(
+            f"{str(path)!r} is of another model, filter or optimizer: {difference}."
+            " Load it with the settings it was saved with, which are in its manifest."
+        )
+    old, tree = jax.tree.flatten(like)
+    names = iter(wanted)
+    new = [jnp.asarray(leaves[next(names)]) if eqx.is_array(leaf) else leaf for leaf in old]
+    return Checkpoint(tree.unflatten(new), int(header["step"]), json.loads(header["manifest"]))
+
+
+def read_manifest(path: str | Path) -> dict[str, Any]:
+    """What a checkpoint's run says of itself, without a tree to load it into."""
+    return json.loads(_saved.read(path, CHECKPOINT)[0]["manifest"])
+
+
+def keep_checkpoint(folder: str | Path, checkpoint: Checkpoint, *, num_kept: int = 3) -> Path:
+    """Write the checkpoint of a step into `folder`, and delete all but the newest `num_kept`."""
+    require_positive("num_kept", num_kept)
+    path = Path(folder) / f"step-{checkpoint.step:09}.safetensors"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    save_checkpoint(path, checkpoint)
+    for _, old in kept_checkpoints(folder)[num_kept:]:
+        old.unlink(missing_ok=True)
+    return path
+
+
+def kept_checkpoints(folder: str | Path) -> list[tuple[int, Path]]:
+    """(step, path) of the checkpoints in `folder`, the newest first."""
+    found = [(NAME.fullmatch(path.name), path) for path in Path(folder).glob("step-*.safetensors")]
+    return sorted(((int(m[1]), path) for m, path in found if m), reverse=True)
+
+
+def newest_checkpoint(folder: str | Path, like: Any) -> tuple[Checkpoint | None, list[str]]:
+    """(the newest checkpoint that is whole, why newer ones were refused); None if there is none.
+
+    A file that was cut short, or damaged, or is of something else costs the steps since the
+    one before it, not the run.
+    """
+    refused = []
+    for step, path in kept_checkpoints(folder):
+        try:
+            checkpoint = load_checkpoint(path, like)
+            if checkpoint.step != step:
+                raise ValueError(f"{str(path)!r} holds step {checkpoint.step}: it was renamed.")
+        except (ValueError, OSError) as error:
+            refused.append(str(error))
+            continue
+        return checkpoint, refused
+    return None, refused
+
+
+def _named_arrays(tree: Any) -> dict[str, Any]:
+    """The arrays of a tree by where they are, in the tree's order."""
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return {jax.tree_util.keystr(path): leaf for path, leaf in leaves if eqx.is_array(leaf)}

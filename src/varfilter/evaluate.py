@@ -1,0 +1,143 @@
+"""Evaluation: the bound on whole held-out sequences, by every average that is in use."""
+
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PRNGKeyArray
+
+from varfilter._arguments import require_key, require_positive
+from varfilter.data.batches import Batch, whole_sequences
+from varfilter.data.dataset import Dataset
+from varfilter.filtering import run
+from varfilter.filters.base import AbstractFilter
+from varfilter.filters.contract import require_fitting
+from varfilter.model import AbstractModel
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Free energies of the sequences of a split, in nats, lower is better.
+
+    Each array has an entry for each sequence of two steps or more: the first step is
+    conditioned on, and not scored.
+
+    - `numbers`: which sequences of the split these are.
+    - `num_steps`: scored steps. `free_energy`: summed over them; minus the filter's bound.
+    - `by_iteration`: the same at the prior, ..., after the last inference iteration; one
+      column where the inference is one-shot, none where the filter has no such parts.
+    - `square_error`: of the one-step prediction's mean, in the data's own units, summed over
+      observed elements; `num_observed` counts those.
+    """
+
+    numbers: np.ndarray
+    num_steps: np.ndarray
+    free_energy: np.ndarray
+    by_iteration: np.ndarray
+    square_error: np.ndarray
+    num_observed: np.ndarray
+
+    @property
+    def per_sequence(self) -> np.ndarray:
+        """Nats per scored step of each sequence."""
+        return self.free_energy / self.num_steps
+
+    @property
+    def nats(self) -> float:
+        """Nats per scored step, every sequence with the same weight: the paper's tables."""
+        return float(np.mean(self.per_sequence))
+
+    @property
+    def nats_by_step(self) -> float:
+        """Nats per scored step, every step with the same weight."""
+        return float(np.sum(self.free_energy) / np.sum(self.num_steps))
+
+    @property
+    def nats_as_published(self) -> float:
+        """As `nats`, but divided by all steps, the first too, which was not scored (spec 1.6)."""
+        return float(np.mean(self.free_energy / (self.num_steps + 1)))
+
+    @property
+    def standard_error(self) -> float:
+        """Of `nats`, over sequences; NaN for a single one."""
+        count = len(self.num_steps)
+        return float(np.std(self.per_sequence, ddof=1) / count**0.5) if count > 1 else float("nan")
+
+    @property
+    def nats_by_iteration(self) -> np.ndarray:
+        """As `nats`, at the prior, ..., after the last inference iteration."""
+        return np.mean(self.by_iteration / self.num_steps[:, None], axis=0)
+
+    @property
+    def prediction_error(self) -> float:
+        """Root mean square error of the one-step prediction, in the data's own units."""
+        return float(np.sqrt(np.sum(self.square_error) / max(np.sum(self.num_observed), 1)))
+
+
+def evaluate(
+    filter: AbstractFilter,
+    model: AbstractModel,
+    dataset: Dataset,
+    key: PRNGKeyArray,
+    *,
+    split: str = "test",
+    batch_size: int = 16,
+) -> Evaluation:
+    """Filter every sequence of the split whole, with others of about its length.
+
+    The sequence numbered n draws from `fold_in(key, n)`: its score does not depend on the
+    batch it is in.
+    """
+    require_fitting(filter, model)
+    require_key(key)
+    require_positive("batch_size", batch_size)
+    steps = dataset.split(split).lengths // dataset.rows_per_step
+    if not (steps > 1).any():
+        raise ValueError(
+            f"`split` {split!r} of {dataset.name!r} has no sequence of two steps or more: the"
+            " first is conditioned on, and there is nothing left to score."
+        )
+    scale = jnp.asarray(dataset.scaling.scale, jnp.result_type(float))
+    rows = []
+    for numbers, batch in whole_sequences(dataset, batch_size, split=split):
+        scores = _scored(filter, model, batch, jnp.asarray(numbers), key, scale)
+        rows += [
+            (number, *(score[place] for score in scores))
+            for place, number in enumerate(numbers)
+            if number >= 0 and steps[number] > 1
+        ]
+    rows.sort(key=lambda row: row[0])
+    columns = [np.asarray(column, np.float64) for column in zip(*rows, strict=True)]
+    return Evaluation(columns[0].astype(np.int64), *columns[1:])
+
+
+@eqx.filter_jit
+def _scored(
+    filter: AbstractFilter,
+    model: AbstractModel,
+    batch: Batch,
+    numbers: Array,
+    key: PRNGKeyArray,
+    scale: Array,
+) -> tuple[Array, ...]:
+    def sequence(xs: Array, mask: Array, number: Array) -> tuple[Array, ...]:
+        _, filtered = run(
+            filter, model, xs[1:], jax.random.fold_in(key, number), x0=xs[0], mask=mask[1:]
+        )
+        error = (xs[1:] - filtered.prediction.mean) * scale.reshape(
+            (1,) * (xs.ndim - scale.ndim) + scale.shape
+        )
+        exists = mask[1:].reshape((-1,) + (1,) * (xs.ndim - 1))
+        seen = exists & ~jnp.isnan(error)
+        iterates = getattr(filtered.info, "free_energies", jnp.zeros((xs.shape[0] - 1, 0)))
+        return (
+            jnp.sum(mask[1:]),
+            -jnp.sum(filtered.bound),
+            jnp.sum(jnp.where(mask[1:, None], iterates, 0.0), axis=0),
+            jnp.sum(jnp.where(seen, error, 0.0) ** 2),
+            jnp.sum(seen),
+        )
+
+    return jax.vmap(sequence)(*batch, numbers)
