@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -64,8 +65,12 @@ def own(tmp_path_factory):
         "warm": np.round(rng.normal(20.0, 2.0, 40), 3),
         "is_on": rng.integers(0, 2, 40),
     }
-    rows = zip(*readings.values(), strict=True)
-    lines = [",".join(readings), *(",".join(map(str, row)) for row in rows)]
+    # As tables are: without some rows, without some values, and with words.
+    cells = readings | {"remark": ["fine", "hot"] * 20}
+    rows = [[str(cell) for cell in row] for row in zip(*cells.values(), strict=True)]
+    rows[3][2] = rows[25][2] = ""
+    rows = [row for i, row in enumerate(rows) if i not in (5, 6, 34)]
+    lines = [",".join(cells), *map(",".join, rows)]
     (folder / "readings.csv").write_text("\n".join(lines) + "\n")
     import polars
 
@@ -233,9 +238,111 @@ def test_check_of_the_users_own(varfilter, own):
     )
     assert code == 0
     assert "column (train)" in out
-    assert "when" not in out
     assert "verdict" not in out
+    for words in ("'when'", "0.5", "'machine'", "'remark' is left out: text"):
+        assert words in out, f"{words!r} is not in: {out}"
     assert varfilter("data", "check", own["sounds"], "--rate", "4000")[0] == 0
+
+
+def test_options_of_tables_and_music_at_the_prompt(varfilter, own):
+    def report(kind, *arguments):
+        code, out, err = varfilter("data", "check", own[kind], "--json", *arguments)
+        assert code == 0, err
+        return json.loads(out)
+
+    def steps(report):
+        return sum(split["steps"] for split in report["splits"].values())
+
+    table = ("readings.csv", "--sequence", "machine")
+    shown = report(*table, "--time", "when")
+    assert steps(shown) == 40  # the gaps are steps
+    assert shown["splits"]["train"]["missing"] > 0.0
+    assert any("'remark' is left out" in note for note in shown["notes"])
+    assert steps(report(*table, "--time", "none")) == 37
+    assert steps(report(*table, "--time", "when", "--step", "1")) < 30
+    shown = report(*table, "--time", "when", "--columns", "is_on", "--kinds", "is_on=count")
+    assert {n: c["family"] for n, c in shown["columns"].items()} == {"is_on": "DiscretizedNormal"}
+    shown = report(*table, "--time", "when", "--split-by", "time")
+    assert [split["sequences"] for split in shown["splits"].values()] == [4, 4, 4]
+    assert steps(report("songs", "--steps-per-beat", "2")) > 1.9 * steps(report("songs"))
+    assert report("songs")["splits"]["train"]["pitches"][0] >= 41
+    code, _, err = varfilter("data", "check", own["songs"], "--columns", "a")
+    assert (code, "no option 'columns'" in err) == (2, True)
+    code, _, err = varfilter("data", "check", own["readings.csv"], "--kinds", "warm")
+    assert (code, "COLUMN=count" in err) == (2, True)
+
+
+def test_a_long_table_at_the_prompt(varfilter, tmp_path):
+    rows = [f"{t},{name},{t % 7 + 0.5}" for t in range(40) for name in ("warm", "cold")]
+    (tmp_path / "long.csv").write_text("\n".join(["t,what,value", *rows]) + "\n")
+    _, out, _ = varfilter(
+        "data", "check", tmp_path / "long.csv", "--long", "what", "value", "--json"
+    )
+    assert list(json.loads(out)["columns"]) == ["cold", "warm"]
+
+
+def test_warnings_and_numbers_are_plain(varfilter, own, tmp_path):
+    songs = tmp_path / "songs"
+    shutil.copytree(own["songs"], songs)
+    write_midi(np.zeros((4, 88), np.uint8), songs / "silent.mid")
+    code, out, err = varfilter("data", "check", songs)
+    assert code == 0
+    assert err.count("\n") == 1
+    assert "silent.mid" in err
+    assert "Warning" not in err
+    assert "notes in a step" in out
+    assert re.search(r"pitches +│ \d\d-\d\d ", out)
+    np.save(tmp_path / "long.npy", np.random.default_rng(0).normal(size=(100_000, 1)))
+    out = varfilter("data", "check", tmp_path / "long.npy")[1]
+    assert "80000" in out
+    assert "e+" not in out
+
+
+def test_a_set_without_a_whole_step_and_one_without_memory(varfilter, own, monkeypatch):
+    from varfilter.data import catalogue
+
+    dataset = load(own["readings.npy"])
+    short = replace(dataset, rows_per_step=30)
+    monkeypatch.setattr(catalogue, "table", lambda path: short)
+    code, out, _ = varfilter("data", "check", own["readings.npy"])
+    assert code == 1
+    assert "PROBLEM: `valid` has no whole step" in out
+
+    def too_much(path):
+        raise MemoryError("Unable to allocate 37.3 GiB")
+
+    monkeypatch.setattr(catalogue, "table", too_much)
+    code, _, err = varfilter("data", "check", own["readings.npy"])
+    assert code == 2
+    assert "not enough memory" in err
+    assert "--size" in err
+
+    def interrupted(path):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(catalogue, "table", interrupted)
+    assert varfilter("data", "check", own["readings.npy"])[0] == 130
+
+
+@needs_data
+def test_a_damaged_set_says_what_to_do(varfilter, tmp_path, monkeypatch):
+    monkeypatch.setenv("VARFILTER_DATA", str(tmp_path))
+    path = tmp_path / "music" / "jsb_chorales.npz"
+    path.parent.mkdir()
+    path.write_bytes(b"garbage")
+    for command in ("check", "fetch"):
+        code, _, err = varfilter("data", command, "jsb")
+        assert code == 2
+        assert f"Delete {path}, or replace it with `varfilter data fetch jsb --again`." in err
+    # Another set, under its name.
+    shutil.copyfile(DATA / "music" / "piano_midi_de.npz", path)
+    code, out, _ = varfilter("data", "check", "jsb")
+    assert (code, "fetch jsb --again" in out) == (1, True)
+    assert varfilter("data", "fetch", "jsb")[0] == 2
+    code, out, err = varfilter("data", "fetch", "jsb", "--again", "--from", DATA)
+    assert code == 0, err
+    assert "`jsb` is there" in out
+    assert "verdict: verified" in varfilter("data", "check", "jsb")[1]
 
 
 # Show, and the one line of Python.
@@ -303,6 +410,13 @@ def test_load_by_name_takes_the_options_of_its_reader(in_data):
     refuses(lambda: load("moving-digits", folder="x"), TypeError, "'folder'", "num_train")
 
 
+def test_load_of_what_is_no_path_points_to_table():
+    import polars
+
+    frame = polars.DataFrame({"a": [1.0, 2.0]})
+    refuses(lambda: load(frame), TypeError, "`source`", "DataFrame", "`table(source)`")
+
+
 # Refusals.
 
 
@@ -334,7 +448,10 @@ def test_bad_options_are_refused(varfilter, own, tmp_path):
         ("data", "show", own["songs"]): ["--out"],
         ("data", "lits"): ["list, fetch, check, show"],
         ("data", "show", own["songs"], "--out", tmp_path / "no" / "x.png"): ["no folder"],
-        ("data", "show", own["songs"], "--out", tmp_path / "x.abc"): ["abc"],
+        ("data", "show", own["songs"], "--out", tmp_path / "x.abc"): ["--out", ".png", "'.abc'"],
+        ("data", "show", own["songs"], "--out", tmp_path / "x"): ["--out", ".png", ".svg"],
+        ("data", "show", own["songs"], "--out", tmp_path): ["--out", "is a folder"],
+        ("data", "show", own["songs"], "--out", "/proc/x.png"): ["--out", "cannot be written"],
         ("data", "show", own["songs"], "--out", tmp_path / "x.png", "--split", "tets"): ["tets"],
         ("data", "fetch", "timit", "--folder", tmp_path): ["LDC93S1"],
         ("data", "fetch", "jsb", "--folder", tmp_path, "--from", tmp_path): ["JSB_Chorales.mat"],

@@ -394,9 +394,86 @@ def test_an_interruption_while_checking_keeps_the_download_alone(
 @pytest.mark.parametrize("array", [ARRAY[::-1], ARRAY + 1])
 def test_wrong_content_is_removed_again(server, toy, tmp_path, array):
     server.files["toy.zip"] = zipped([("toy.npy", toy_bytes(array))])
-    refuses(lambda: fetch("toy", tmp_path), ValueError, "not `toy`", "sha256", "expected")
+    refuses(
+        lambda: fetch("toy", tmp_path),
+        ValueError, f"{server.url}/toy.zip is not `toy`", "sha256", "expected",
+    )  # fmt: skip
     assert listing(tmp_path) == []
     assert not any(tmp_path.iterdir())
+
+
+def test_what_is_there_is_checked_and_can_be_replaced(server, toy, tmp_path):
+    path = tmp_path / "toys" / "toy"
+    path.mkdir(parents=True)
+    words = (str(path), "Delete", "varfilter data fetch toy --again")
+    for body in (b"garbage", toy_bytes(ARRAY + 1)):
+        (path / "toy.npy").write_bytes(body)
+        refuses(lambda: fetch("toy", tmp_path), ValueError, *words)
+    assert server.asked == []
+    # What came wrong replaces nothing.
+    server.files["toy.zip"] = zipped([("toy.npy", toy_bytes(ARRAY + 2))])
+    refuses(lambda: fetch("toy", tmp_path, again=True), ValueError, "not `toy`")
+    assert (path / "toy.npy").read_bytes() == toy_bytes(ARRAY + 1)
+    server.files["toy.zip"] = zipped([("toy.npy", toy_bytes())])
+    assert fetch("toy", tmp_path, again=True) == path
+    assert listing(tmp_path) == ["toys/toy/toy.npy"]
+    assert fetch("toy", tmp_path) == path
+
+
+def test_hidden_files_are_not_a_set(server, toy, tmp_path):
+    (tmp_path / "toys" / "toy").mkdir(parents=True)
+    (tmp_path / "toys" / "toy" / ".DS_Store").write_bytes(b"x")
+    fetch("toy", tmp_path)
+    assert listing(tmp_path) == ["toys/toy/docs/read me.txt", "toys/toy/toy.npy"]
+
+
+def test_counts_bind_and_other_content_is_said_not_to_be_verified(
+    server, toy, tmp_path, monkeypatch
+):
+    loose = replace(toy, expected=replace(toy.expected, is_binding=False))
+    monkeypatch.setitem(catalogue.CATALOGUE, "toy", loose)
+    server.files["toy.zip"] = zipped([("toy.npy", toy_bytes(ARRAY + 1))])
+    for _ in range(2):  # as it comes, and when it is there
+        with pytest.warns(UserWarning, match="`toy` is NOT VERIFIED"):
+            fetch("toy", tmp_path / "a")
+    expected = replace(loose.expected, rows=(12, 12, 11))
+    monkeypatch.setitem(catalogue.CATALOGUE, "toy", replace(loose, expected=expected))
+    refuses(lambda: fetch("toy", tmp_path / "b"), ValueError, "BAD rows", "(12, 12, 11)")
+
+
+def test_a_set_from_the_data_folder_of_another(server, toy, tmp_path):
+    theirs = fetch("toy", tmp_path / "theirs")
+    (theirs / ".DS_Store").write_bytes(b"x")
+    server.asked.clear()
+    for number, mirror in enumerate((tmp_path / "theirs", theirs.parent, theirs, theirs.as_uri())):
+        folder = tmp_path / str(number)
+        assert fetch("toy", folder, mirror=mirror) == folder / "toys" / "toy"
+        assert listing(folder) == ["toys/toy/docs/read me.txt", "toys/toy/toy.npy"]
+    (theirs / "toy.npy").write_bytes(toy_bytes(ARRAY + 1))
+    refuses(
+        lambda: fetch("toy", tmp_path / "bad", mirror=tmp_path / "theirs"),
+        ValueError, f"{theirs} is not `toy`", "BAD content",
+    )  # fmt: skip
+    assert not (tmp_path / "bad").exists()
+    assert server.asked == []
+
+
+def test_where_nobody_listens_is_said_once_and_soon(tmp_path, monkeypatch):
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setattr(downloads, "PAUSE", 1000.0)
+    closed = Server()
+    closed.server_close()
+    with pytest.raises(ConnectionError, match="cannot be reached") as caught:
+        fetch("jsb", tmp_path / "new", mirror=closed.url)
+    assert str(caught.value).count("127.0.0.1") == 1
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_data_folder_that_cannot_be_is_named(tmp_path, toy, monkeypatch):
+    (tmp_path / "file").write_bytes(b"")
+    monkeypatch.setenv("VARFILTER_DATA", str(tmp_path / "file"))
+    refuses(lambda: fetch("toy"), OSError, str(tmp_path / "file"), "$VARFILTER_DATA", "--folder")
+    refuses(lambda: load("toy"), FileNotFoundError, "is a file", "$VARFILTER_DATA")
 
 
 OUTSIDE = Path(tempfile.gettempdir()) / "varfilter-outside.txt"
@@ -434,8 +511,8 @@ def test_a_hostile_archive_leaves_nothing_behind(server, toy, tmp_path, name):
     OUTSIDE.unlink(missing_ok=True)
     folder = tmp_path / "deep" / "data"
     refuses(lambda: fetch("toy", folder), ValueError, "toy.zip", *words)
-    assert listing(tmp_path) == []
-    assert not any(folder.iterdir())
+    # Not even the folder that was made for it.
+    assert not any(p for p in tmp_path.iterdir())
     assert not OUTSIDE.exists()
 
 

@@ -35,6 +35,14 @@ __all__ = ["Demo", "Doctor", "main"]
 
 def main() -> None:
     """The entry point of `varfilter`."""
+    try:
+        _main()
+    except KeyboardInterrupt:
+        print("Interrupted.", file=sys.stderr)
+        sys.exit(130)
+
+
+def _main() -> None:
     if sys.argv[1:] in (["--version"], ["-V"]):
         from importlib.metadata import version
 

@@ -1,16 +1,19 @@
 """`varfilter data`: the sets that have a name and the user's own; listed, got, checked, shown."""
 
 import json
+import os
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 from varfilter.cli.printing import print_numbers, progress_bars
+from varfilter.cli.reading import Reading
 
 if TYPE_CHECKING:
     from varfilter.data.checks import Judgement
@@ -18,7 +21,8 @@ if TYPE_CHECKING:
     from varfilter.data.entries import Entry
 
 Name = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
-Source = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME|PATH")]
+# What matplotlib can write, and people can open.
+FORMATS = (".png", ".pdf", ".svg", ".jpg", ".jpeg")
 
 
 @dataclass(frozen=True)
@@ -66,9 +70,9 @@ class List:
 class Fetch:
     """Get a data set by its name: download, check, and put it into the data folder.
 
-    An interrupted download goes on where it stopped. What comes is compared with what the set
-    must hold, and deleted if it is something else. Without a network, give the folder that holds
-    the files: --from DIR.
+    An interrupted download goes on where it stopped. What comes, or is there, is compared with
+    what the set must hold; what comes is deleted if it is something else. Without a network, give
+    the folder that holds the files, or somebody's data folder: --from DIR.
 
     examples:
       varfilter data fetch jsb
@@ -87,6 +91,9 @@ class Fetch:
     ] = None
     """A folder or an address that has the files, instead of their usual addresses."""
 
+    again: bool = False
+    """Get it even if it is there, and replace what is there by what came."""
+
     def __call__(self) -> int:
         """Run; returns the exit code."""
         with _refusals() as refused:
@@ -98,11 +105,13 @@ class Fetch:
                 print(f"`{self.name}` is simulated: there is nothing to fetch.")
                 return 0
             folder = data_folder() if self.folder is None else self.folder.expanduser()
-            was_there = locate(entry, folder) is not None
+            was_there = locate(entry, folder) is not None and not self.again
             if entry.is_large and not was_there:
                 print("Its films are decoded once and kept, which takes minutes.", file=sys.stderr)
             with progress_bars() as progress:
-                path = fetch(self.name, folder, mirror=self.mirror, progress=progress)
+                path = fetch(
+                    self.name, folder, mirror=self.mirror, again=self.again, progress=progress
+                )
             print(f"`{self.name}` {'was there already' if was_there else 'is there'}: {path}")
             print(f"licence: {entry.licence}")
             if folder != data_folder():
@@ -110,37 +119,21 @@ class Fetch:
         return refused.code
 
 
-@dataclass(frozen=True)
-class Check:
+@dataclass(frozen=True, kw_only=True)
+class Check(Reading):
     """What a data set holds: counts, lengths, ranges, densities and a hash of its content.
 
     A set that has a name is compared with what it must hold; the exit code is 1 if it is
-    something else. For your own files and folders there is nothing to compare with.
+    something else. For your own files and folders there is nothing to compare with;
+    the exit code is 1 if they hold no whole step. Of a table, it says how it was read.
 
     examples:
       varfilter data check jsb
       varfilter data check timit --at /media/TIMIT
       varfilter data check readings.csv --sequence machine --time when
+      varfilter data check readings.csv --time none --columns warm cold --kinds cold=count
       varfilter data check recordings --rate 8000 --json
     """
-
-    source: Source
-    """A name of `varfilter data list`, or the path of a file or folder."""
-
-    at: Annotated[Path | None, tyro.conf.arg(metavar="PATH", help_behavior_hint="")] = None
-    """Where a set that has a name lies, if not in the data folder."""
-
-    size: Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint="")] = None
-    """Films: the height and width of the frames in pixels (64)."""
-
-    rate: Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint="")] = None
-    """Sound: samples in a second (16000)."""
-
-    sequence: Annotated[str | None, tyro.conf.arg(metavar="COLUMN", help_behavior_hint="")] = None
-    """Tables: the column that tells sequences apart (none: all rows are one)."""
-
-    time: Annotated[str | None, tyro.conf.arg(metavar="COLUMN", help_behavior_hint="")] = None
-    """Tables: the column of times (the one that looks like it)."""
 
     json: bool = False
     """Print one JSON object instead of a table."""
@@ -148,11 +141,12 @@ class Check:
     def __call__(self) -> int:
         """Run; returns the exit code."""
         with _refusals() as refused:
-            from varfilter.data.checks import describe
+            from varfilter.data.checks import describe, without_steps
 
-            dataset, options = _loaded(self)
-            judgement = _judged(self, dataset, is_plain=not options)
-            numbers = describe(dataset)
+            dataset, notes = self.loaded()
+            judgement = _judged(self, dataset)
+            problems = without_steps(dataset)
+            numbers = describe(dataset) | {"notes": list(notes), "problems": problems}
             if self.json:
                 numbers["is_good"] = judgement.is_good if judgement else None
                 numbers["is_verified"] = judgement.is_verified if judgement else None
@@ -160,12 +154,12 @@ class Check:
                 print(json.dumps(numbers, indent=1))
             else:
                 print_numbers(numbers, judgement)
-            return 0 if judgement is None or judgement.is_good else 1
+            return 1 if problems or (judgement and not judgement.is_good) else 0
         return refused.code
 
 
-@dataclass(frozen=True)
-class Show:
+@dataclass(frozen=True, kw_only=True)
+class Show(Reading):
     """Write a picture of some sequences of a data set.
 
     Music as scores, sound as waves and spectra, films as strips, tables as lines.
@@ -176,11 +170,8 @@ class Show:
       varfilter data show readings.parquet --sequence machine --out readings.png
     """
 
-    source: Source
-    """A name of `varfilter data list`, or the path of a file or folder."""
-
     out: Annotated[Path, tyro.conf.arg(metavar="PNG")]
-    """The file to write; its ending says the format (.png, .pdf, .svg)."""
+    """The file to write; its ending says the format (.png, .pdf, .svg, .jpg)."""
 
     split: Annotated[str, tyro.conf.arg(metavar="SPLIT")] = "train"
     """train, valid or test."""
@@ -188,30 +179,20 @@ class Show:
     seed: Annotated[int, tyro.conf.arg(metavar="N")] = 0
     """Which sequences are shown is drawn from this number."""
 
-    at: Annotated[Path | None, tyro.conf.arg(metavar="PATH", help_behavior_hint="")] = None
-    """Where a set that has a name lies, if not in the data folder."""
-
-    size: Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint="")] = None
-    """Films: the height and width of the frames in pixels (64)."""
-
-    rate: Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint="")] = None
-    """Sound: samples in a second (16000)."""
-
-    sequence: Annotated[str | None, tyro.conf.arg(metavar="COLUMN", help_behavior_hint="")] = None
-    """Tables: the column that tells sequences apart (none: all rows are one)."""
-
-    time: Annotated[str | None, tyro.conf.arg(metavar="COLUMN", help_behavior_hint="")] = None
-    """Tables: the column of times (the one that looks like it)."""
-
     def __call__(self) -> int:
         """Run; returns the exit code."""
         with _refusals() as refused:
             from varfilter.data.pictures import picture
 
-            if not self.out.parent.is_dir():
-                raise FileNotFoundError(f"`--out {self.out}`: there is no folder to write it to.")
-            figure = picture(_loaded(self)[0], split=self.split, seed=self.seed)
-            figure.savefig(self.out)
+            _require_writable(self.out)
+            dataset, notes = self.loaded()
+            for note in notes:
+                print(note, file=sys.stderr)
+            figure = picture(dataset, split=self.split, seed=self.seed)
+            try:
+                figure.savefig(self.out)
+            except OSError as error:
+                raise _cannot_write(self.out, str(error.strerror or error)) from None
             print(self.out.resolve())
         return refused.code
 
@@ -240,38 +221,65 @@ class _Refused:
 
 @contextmanager
 def _refusals() -> Iterator[_Refused]:
-    """Errors of the user's are one line and exit code 2; ours keep their traceback."""
+    """Errors of the user's are one line and exit code 2; ours keep their traceback.
+
+    Warnings are a line each, without the place in the code.
+    """
     refused = _Refused()
     try:
-        yield refused
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", UserWarning)
+            warnings.showwarning = lambda message, *_, **__: print(message, file=sys.stderr)
+            yield refused
     except BrokenPipeError:
         raise
     except (ValueError, TypeError, OSError, ImportError) as error:
         print(error, file=sys.stderr)
+        refused.code = 2
+    except MemoryError as error:
+        print(
+            f"There is not enough memory for this ({str(error).rstrip('.') or 'out of memory'})."
+            " Give a smaller --size, a lower --rate, or fewer files.",
+            file=sys.stderr,
+        )
         refused.code = 2
     except KeyboardInterrupt:
         print("Interrupted.", file=sys.stderr)
         refused.code = 130
 
 
-def _loaded(command: Check | Show) -> "tuple[Dataset, dict[str, Any]]":
-    """The data set, and the options that were given to read it."""
-    from varfilter.data.catalogue import load
-
-    names = ("size", "rate", "sequence", "time")
-    options = {n: value for n in names if (value := getattr(command, n)) is not None}
-    return load(command.source, at=command.at, **options), options
-
-
-def _judged(command: Check, dataset: "Dataset", *, is_plain: bool) -> "Judgement | None":
-    from varfilter.data.catalogue import CATALOGUE, data_folder, locate
+def _judged(command: Check, dataset: "Dataset") -> "Judgement | None":
+    from varfilter.data.catalogue import CATALOGUE, damaged, data_folder, locate
     from varfilter.data.checks import judge
 
     if command.source not in CATALOGUE:
         return None
     entry = CATALOGUE[command.source]
     path = command.at or locate(entry, data_folder())
-    return judge(entry, dataset, path, plain=is_plain)
+    judgement = judge(entry, dataset, path, plain=not command.options())
+    if judgement.is_good or command.at or path is None:
+        return judgement
+    return judgement._replace(lines=(*judgement.lines, damaged(entry, path)))
+
+
+def _require_writable(out: Path) -> None:
+    """Before anything is read: not after minutes of it."""
+    if out.is_dir():
+        raise IsADirectoryError(f"`--out {out}` is a folder. Give a file in it: {out / 'x.png'}.")
+    if out.suffix.lower() not in FORMATS:
+        raise ValueError(
+            f"`--out {out}` must end in one of {', '.join(FORMATS)}; got {out.suffix!r}."
+        )
+    if not out.parent.is_dir():
+        raise FileNotFoundError(
+            f"`--out {out}`: there is no folder {out.parent} to write it to. Make it first."
+        )
+    if not os.access(out if out.exists() else out.parent, os.W_OK):
+        raise _cannot_write(out, "you have no right to")
+
+
+def _cannot_write(out: Path, reason: str) -> OSError:
+    return OSError(f"`--out {out}` cannot be written ({reason}). Give a file in another folder.")
 
 
 def _where(path: Path | None, folder: Path, entry: "Entry") -> str:

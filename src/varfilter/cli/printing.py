@@ -45,7 +45,7 @@ def print_numbers(numbers: dict[str, Any], judgement: "Judgement | None") -> Non
             **{f"{k} sequence": v for k, v in shown.get("length", {}).items()},
             **{f"{k} value": shown.get(k) for k in ("lowest", "highest", "mean")},
             "missing": shown.get("missing"),
-            **({"ones in a step": shown["ones_per_step"]} if "ones_per_step" in shown else {}),
+            **_of_ones(shown),
         }
         for shown in splits
     ]
@@ -62,16 +62,32 @@ def print_numbers(numbers: dict[str, Any], judgement: "Judgement | None") -> Non
     if numbers["rate"]:
         print(f"rate: {numbers['rate']:g} rows in a second, {numbers['rows_per_step']} in a step")
     print(f"sha256: {numbers['sha256']}")
+    for note in numbers["notes"]:
+        print(note)
+    for problem in numbers["problems"]:
+        print(f"PROBLEM: {problem}")
     if judgement:
         print("\n".join(judgement.lines))
         good = "verified" if judgement.is_verified else "nothing wrong, not verified"
         print(f"verdict: {good if judgement.is_good else 'WRONG'}")
 
 
+def _of_ones(shown: dict[str, Any]) -> dict[str, Any]:
+    if "ones_per_step" not in shown:
+        return {}
+    if "pitches" not in shown:
+        return {"ones in a step": shown["ones_per_step"]}
+    lowest, highest = shown["pitches"]
+    return {"notes in a step": shown["ones_per_step"], "pitches": f"{lowest}-{highest}"}
+
+
 def _short(cell: Any) -> str:
     if cell is None:
         return "-"
-    return f"{cell:.4g}" if isinstance(cell, float) else str(cell)
+    if not isinstance(cell, float):
+        return str(cell)
+    # Not 8e+04: beside whole numbers, one looks like them.
+    return f"{cell:.0f}" if 1e4 <= abs(cell) < 1e15 else f"{cell:.4g}"
 
 
 def _print_table(header: list[str], rows: list[list[str]]) -> None:

@@ -60,8 +60,10 @@ def unpack(
             path.rmdir()
         if isinstance(error, _BROKEN):
             reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+            # Not what each of the four kinds of tar files said when it was tried.
+            reason = "" if ": - method" in reason else f" ({reason})"
             raise ValueError(
-                f"{archive} is not a whole zip or tar file ({reason}). Get it again."
+                f"{archive} is not a whole zip or tar file{reason}. Get it again."
             ) from None
         raise
     return written

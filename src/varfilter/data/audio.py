@@ -184,7 +184,7 @@ def sound_dataset(
     parts, _ = decoded(name, sounds, row, options=[rate], cache=cache)
     for split, part in parts.items():
         longest = int(part.lengths.max(initial=0))
-        if longest < frame_size:
+        if len(part) and longest < frame_size:
             raise ValueError(
                 f"`frame_size` is {frame_size}, and none of the {len(part)} files for {split} in"
                 f" {str(folder)!r} has so many samples: the longest has {longest}, at {rate} in a"

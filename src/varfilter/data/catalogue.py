@@ -9,14 +9,14 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from varfilter.data.audio import SUFFIXES, audio_folder
 from varfilter.data.dataset import SPLITS, Dataset
 from varfilter.data.entries import ENTRIES, Entry
 from varfilter.data.midi import midi_folder
 from varfilter.data.music import read_rolls
-from varfilter.data.tables import table
+from varfilter.data.tables import Table, table
 from varfilter.data.video import IMAGES, VIDEOS, video_folder
 
 CATALOGUE = {entry.name: entry for entry in ENTRIES}
@@ -30,6 +30,13 @@ FOLDERS: dict[str, tuple[frozenset[str], Callable[..., Dataset]]] = {
 }
 
 
+class Loaded(NamedTuple):
+    """A data set, and sentences that say how it was read, where there was something to decide."""
+
+    dataset: Dataset
+    notes: tuple[str, ...] = ()
+
+
 def load(source: str | Path, *, at: str | Path | None = None, **options: Any) -> Dataset:
     """A data set: one of the catalogue by its name, or the user's own by its path.
 
@@ -38,10 +45,20 @@ def load(source: str | Path, *, at: str | Path | None = None, **options: Any) ->
       and read by `midi_folder`, `audio_folder` or `video_folder`;
     - a file: a table (`table`), or rolls in a pickle, .mat or .npz file (`read_rolls`).
 
-    `options` go to the function that reads it.
+    `options` go to the function that reads it. A data frame, or arrays: use `table`.
     """
+    return load_with_notes(source, at=at, **options).dataset
+
+
+def load_with_notes(source: str | Path, *, at: str | Path | None = None, **options: Any) -> Loaded:
+    """As `load`, and how it was read: of a table, its notes."""
+    if not isinstance(source, str | Path):
+        raise TypeError(
+            f"`source` must be a name or a path; got {type(source).__name__}. For a data frame,"
+            " arrays or a dictionary of them use `table(source)`."
+        )
     if isinstance(source, str) and (source in CATALOGUE or not _is_path(source)):
-        return _by_name(named(source), at, options)
+        return Loaded(_by_name(named(source), at, options))
     if at is not None:
         raise ValueError(f"`at` is for the sets that have a name; {str(source)!r} is a path.")
     path = Path(source).expanduser()
@@ -52,7 +69,10 @@ def load(source: str | Path, *, at: str | Path | None = None, **options: Any) ->
         )
     read = _reader_of_folder(path) if path.is_dir() else _reader_of_file(path)
     _require_options(read, options)
-    return read(path, **options)
+    found = read(path, **options)
+    if isinstance(found, Table):
+        return Loaded(found.dataset, tuple(getattr(found, "notes", ())))
+    return Loaded(found)
 
 
 def data_folder() -> Path:
@@ -82,9 +102,16 @@ def locate(entry: Entry, folder: Path) -> Path | None:
     """Where in the data folder the set lies, if it is there."""
     for place in entry.places:
         path = folder / place
-        if path.is_file() or (path.is_dir() and any(path.iterdir())):
+        # What the system hides in a folder (.DS_Store) is not a set.
+        if path.is_file() or (path.is_dir() and any(p.name[0] != "." for p in path.iterdir())):
             return path
     return None
+
+
+def damaged(entry: Entry, path: Path) -> str:
+    """What to do with a set that is not what it should be."""
+    again = f", or replace it with `varfilter data fetch {entry.name} --again`"
+    return f"Delete {path}{again if entry.sources else ''}."
 
 
 def _is_path(source: str) -> bool:
@@ -107,20 +134,31 @@ def _by_name(entry: Entry, at: str | Path | None, options: dict[str, Any]) -> Da
     path = locate(entry, folder) if at is None else Path(at).expanduser()
     if path is None:
         raise FileNotFoundError(missing(entry, folder))
+    is_plain = at is None and not options
     if entry.is_large and os.access(folder, os.W_OK):
         options = {"cache": folder / "decoded"} | options
-    return replace(entry.read(path, **options), name=entry.name)
+    try:
+        return replace(entry.read(path, **options), name=entry.name)
+    except (ValueError, OSError) as error:
+        if not is_plain:
+            raise
+        raise ValueError(f"{error} {damaged(entry, path)}") from None
 
 
 def missing(entry: Entry, folder: Path) -> str:
     """What to say of a set that is not there."""
+    if folder.exists() and not folder.is_dir():
+        return (
+            f"The data folder {folder} is a file, so {entry.name!r} cannot be in it."
+            " Set $VARFILTER_DATA to a folder."
+        )
     places = ", ".join(str(folder / place) for place in entry.places)
     how = entry.by_hand.format(place=folder / entry.places[0])
     how = how or f"Get it with `varfilter data fetch {entry.name}`."
     return f"The data set {entry.name!r} is not here; looked for it at {places}. {how}"
 
 
-def _reader_of_folder(path: Path) -> Callable[..., Dataset]:
+def _reader_of_folder(path: Path) -> Callable[..., Dataset | Table]:
     found: Counter[str] = Counter()
     for file in path.rglob("*"):
         if not file.name.startswith(".") and file.is_file():
@@ -146,7 +184,7 @@ def _reader_of_folder(path: Path) -> Callable[..., Dataset]:
     )
 
 
-def _reader_of_file(path: Path) -> Callable[..., Dataset]:
+def _reader_of_file(path: Path) -> Callable[..., Dataset | Table]:
     suffix = path.suffix.lower()
     for kind, (suffixes, read) in FOLDERS.items():
         if suffix in suffixes:
@@ -154,7 +192,7 @@ def _reader_of_file(path: Path) -> Callable[..., Dataset]:
                 f"`source` {str(path)!r} is a single {kind} file; a data set needs three or more,"
                 f" one for each split. Give the folder that holds them, to `{read.__name__}`."
             )
-    return read_rolls if suffix in ROLLS or _holds_rolls(path) else _dataset_of_table
+    return read_rolls if suffix in ROLLS or _holds_rolls(path) else table
 
 
 def _holds_rolls(path: Path) -> bool:
@@ -165,19 +203,14 @@ def _holds_rolls(path: Path) -> bool:
         return any(f"{split}_rolls.npy" in file.namelist() for split in SPLITS)
 
 
-def _dataset_of_table(path: Path, **options: Any) -> Dataset:
-    return table(path, **options).dataset
-
-
 def _require_options(
-    read: Callable[..., Dataset], options: dict[str, Any], *, has_place: bool = True
+    read: Callable[..., Dataset | Table], options: dict[str, Any], *, has_place: bool = True
 ) -> None:
-    reader = table if read is _dataset_of_table else read
     # The first is the place to read from, which is no option.
-    known = list(inspect.signature(reader).parameters)[int(has_place) :]
+    known = list(inspect.signature(read).parameters)[int(has_place) :]
     for option in options:
         if option not in known:
             raise TypeError(
-                f"`{reader.__name__}`, which reads this, has no option {option!r}; it has"
+                f"`{read.__name__}`, which reads this, has no option {option!r}; it has"
                 f" {', '.join(known)}."
             )

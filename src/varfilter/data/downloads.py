@@ -5,6 +5,7 @@ import http.client
 import json
 import os
 import re
+import socket
 import ssl
 import time
 from collections.abc import Callable, Sequence
@@ -30,15 +31,17 @@ Progress = Callable[[str, int, int | None], None]
 
 def download(
     urls: Sequence[str], target: Path, *, digest: str = "", progress: Progress | None = None
-) -> None:
+) -> str:
     """The file at the first of the http, https or file addresses that gives it, at `target`.
+
+    Returns that address, or the first where it is there already.
 
     It is written to `target`.part and renamed when it is whole and has the `digest`
     ("sha256:...", "sha1:..." or "md5:..."). After an interruption the part is kept, and the
     next call asks for the rest, unless the file at the address has changed.
     """
     if target.is_file():
-        return
+        return urls[0]
     target.parent.mkdir(parents=True, exist_ok=True)
     problems: list[Exception] = []
     for url in urls:
@@ -50,11 +53,11 @@ def download(
             continue
         os.replace(_part(target), target)
         _note(target).unlink(missing_ok=True)
-        return
+        return url
     # The worst is told as what it is: a wrong file is not a lost connection.
     kinds = (ValueError, ConnectionError, FileNotFoundError)
     worst = next(kind for kind in kinds if any(isinstance(e, kind) for e in problems))
-    raise worst(" ".join(map(str, problems)))
+    raise worst(" ".join(dict.fromkeys(map(str, problems))))
 
 
 def file_digest(path: Path, algorithm: str) -> str:
@@ -172,6 +175,10 @@ def _response(url: str, begin: int, known: _Origin | None) -> Any:
     except URLError as error:
         if isinstance(error.reason, ssl.SSLCertVerificationError):
             raise ValueError(f"{url} does not prove who it is ({error.reason}).") from None
+        # No such machine, or nobody listens there: in three seconds it will be the same.
+        if isinstance(error.reason, ConnectionRefusedError | socket.gaierror):
+            host = "{0.scheme}://{0.netloc}".format(urlsplit(url))
+            raise ConnectionError(f"{host} cannot be reached ({error.reason.strerror}).") from None
         raise _Passing(str(error.reason)) from None
     except (http.client.HTTPException, OSError) as error:
         raise _Passing(str(error) or type(error).__name__) from None

@@ -32,8 +32,8 @@ class Expected:
     """What a set holds as read without options: counts by split, and `Dataset.sha256`.
 
     `files_sha256` is what `sha256sum * | sha256sum` prints for the films of the folder: pixels
-    may depend on the decoder, files do not. `is_binding` is False where other numbers may be as
-    right as these: films that are copied in another encoding, numbers drawn by a library.
+    may depend on the decoder, files do not. `is_binding` is False where other content of the same
+    counts may be as right: films that are copied in another encoding, numbers drawn by a library.
     """
 
     sequences: tuple[int, int, int]
