@@ -2,6 +2,8 @@
 
 import functools
 
+import pytest
+
 import varfilter as vf
 import worlds
 from worlds import KEY
@@ -17,9 +19,21 @@ MODELS = {
 INFERENCES = ("prior", "baseline", "avf", "avf-errors", "gradient-descent")
 # Variants that touch nothing of the model: one model is enough for them.
 VARIANTS = ("generic", "recurrent", "residual", "learned-step")
-PAIRS = [(model, inference) for model in MODELS for inference in INFERENCES] + [
-    ("srnn", variant) for variant in VARIANTS
-]
+SLOW = [pytest.mark.slow]
+
+
+def pairs(offset: int) -> list:
+    """All pairs of model and inference.
+
+    A pair is some ten seconds of compiling: the default run goes through every model and every
+    inference, in other pairs for another `offset`, and `pytest -m slow` through the rest.
+    """
+    products = [
+        pytest.param(model, inference, marks=[] if (i + offset) % len(INFERENCES) == j else SLOW)
+        for i, model in enumerate(MODELS)
+        for j, inference in enumerate(INFERENCES)
+    ]
+    return products + [pytest.param("srnn", v, marks=[] if offset == 0 else SLOW) for v in VARIANTS]
 
 
 @functools.cache

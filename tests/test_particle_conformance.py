@@ -3,11 +3,11 @@
 import pytest
 
 import varfilter as vf
-from catalog import KEY, PAIRS, build_inference, build_model, names
+from catalog import KEY, build_inference, build_model, names, pairs
 from varfilter.testing import check_filter
 
 
-@pytest.mark.parametrize(("model", "inference"), PAIRS)
+@pytest.mark.parametrize(("model", "inference"), pairs(2))
 def test_particle_filters_conform(model, inference):
     filter = vf.ParticleFilter(build_inference(inference, model), 4)
     assert "missing-all-bound" in names(check_filter(filter, build_model(model), KEY))

@@ -3,13 +3,14 @@
 from varfilter.data.audio import audio_folder, read_audio, write_wav
 from varfilter.data.batches import Batch, RandomWindows, consecutive_windows, whole_sequences
 from varfilter.data.catalogue import data_folder, load
-from varfilter.data.dataset import Dataset, Family, Ragged, Scaling
+from varfilter.data.dataset import Dataset, Family, Scaling
 from varfilter.data.digits import moving_digits
 from varfilter.data.fetch import fetch
 from varfilter.data.kth import kth, kth_sample, kth_table
 from varfilter.data.midi import midi_folder, read_midi, write_midi
 from varfilter.data.music import read_rolls
 from varfilter.data.prefetch import prefetched
+from varfilter.data.ragged import Ragged
 from varfilter.data.simulated import Pendulum, pendulum_video, tracker
 from varfilter.data.splits import split_by_sequence
 from varfilter.data.tables import Table, table

@@ -6,10 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from varfilter.data.dataset import SPLITS, Dataset, Ragged
+from varfilter.data.dataset import SPLITS, Dataset
 from varfilter.data.downloads import file_digest
 from varfilter.data.entries import Entry
 from varfilter.data.music import LOWEST, NUM_KEYS
+from varfilter.data.ragged import Ragged
 from varfilter.data.timit import check_timit
 from varfilter.data.video import VIDEOS
 from varfilter.distributions import Bernoulli

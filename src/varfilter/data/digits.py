@@ -3,9 +3,10 @@
 import numpy as np
 
 from varfilter._arguments import require_all_positive
-from varfilter.data.dataset import Dataset, Family, Ragged
+from varfilter.data.dataset import Dataset, Family
 from varfilter.data.extras import require
 from varfilter.data.frames import resize
+from varfilter.data.ragged import Ragged
 from varfilter.data.splits import split_by_sequence
 from varfilter.distributions import Bernoulli
 

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from varfilter.data.dataset import SPLITS, Ragged
+from varfilter.data.dataset import SPLITS
+from varfilter.data.ragged import Ragged
 
 # In the names of kept sets: raise it when recordings are decoded differently.
 DECODING = 2

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from varfilter._arguments import kind
-from varfilter.data.dataset import SPLITS, Dataset, Family, Ragged
+from varfilter.data.dataset import SPLITS, Dataset, Family
 from varfilter.data.extras import require
 from varfilter.data.music import HIGHEST, LOWEST, NUM_KEYS
+from varfilter.data.ragged import Ragged
 from varfilter.data.splits import split_by_sequence
 from varfilter.distributions import Bernoulli
 

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from varfilter._arguments import kind
-from varfilter.data.dataset import SPLITS, Dataset, Family, Ragged
+from varfilter.data.dataset import SPLITS, Dataset, Family
+from varfilter.data.ragged import Ragged
 from varfilter.data.safe_pickle import read_plain_pickle
 from varfilter.distributions import Bernoulli
 

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from varfilter.data.dataset import SPLITS, Ragged
+from varfilter.data.dataset import SPLITS
+from varfilter.data.ragged import Ragged
 from varfilter.data.table_files import SEQUENCE_AXIS, Columns
 from varfilter.data.table_grid import Clock
 from varfilter.data.table_rows import Layout

@@ -8,7 +8,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from varfilter._arguments import kind
-from varfilter.data.dataset import SPLITS, Dataset, Ragged
+from varfilter.data.dataset import SPLITS, Dataset
+from varfilter.data.ragged import Ragged
 from varfilter.data.table_columns import (
     KINDS,
     family_of,
