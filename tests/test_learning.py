@@ -47,10 +47,8 @@ def gradient_distances(build, num_iterations: int, *, has_x0: bool) -> tuple[flo
     ("build", "num_iterations"),
     [
         (worlds.linear_gaussian, 1),
-        (worlds.linear_gaussian, 3),
         (worlds.linear_dynamics, 1),
         (worlds.deep_markov, 1),
-        (worlds.deep_markov, 3),
         (worlds.vrnn, 1),
         (worlds.srnn, 1),
         (worlds.srnn, 3),
