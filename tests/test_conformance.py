@@ -4,7 +4,7 @@ import pytest
 
 import varfilter as vf
 import worlds
-from catalog import KEY, MODELS, build_inference, build_model, names, pairs
+from catalog import KEY, MODELS, SLOW, build_inference, build_model, names, pairs
 from varfilter.models import BernoulliHead
 from varfilter.testing import check_filter, check_inference, check_model
 
@@ -19,7 +19,12 @@ def svg_without_skips() -> vf.SVG:
 
 @pytest.mark.parametrize(
     "build",
-    [*MODELS.values(), bernoulli_deep_markov, worlds.svg_bernoulli, svg_without_skips],
+    [
+        *MODELS.values(),
+        bernoulli_deep_markov,
+        pytest.param(worlds.svg_bernoulli, marks=SLOW),
+        pytest.param(svg_without_skips, marks=SLOW),
+    ],
     ids=lambda build: build.__name__,
 )
 def test_models_conform(build):

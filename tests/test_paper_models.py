@@ -205,7 +205,11 @@ def test_the_baseline_of_srnn_sees_neither_the_last_latent_nor_the_prior():
     assert np.abs(residual(prior, other_state, observation).mean - got.mean).max() > 1e-3
 
 
-@pytest.mark.parametrize("build", [worlds.vrnn, worlds.svg], ids=["vrnn", "svg"])
+@pytest.mark.parametrize(
+    "build",
+    [worlds.vrnn, pytest.param(worlds.svg, marks=pytest.mark.slow)],
+    ids=["vrnn", "svg"],
+)
 def test_the_models_features_learn_to_serve_the_posterior(build):
     """End to end, the reconstruction reaches the features through q: the original cut it off."""
     model = build()
