@@ -41,7 +41,7 @@ from varfilter.models import NormalImage
 from varfilter.nn import VGG
 
 # By the side of the images. The latents are about as many as the original SVG had for films like
-# these; 512, as in the AVF paper, need its many more updates.
+# these; the AVF paper's runs had 512, and no skips.
 SIZES = {
     8: {"coder": VGG(((16, 16),)), "latent": 8, "code": 16, "recurrent": 32},
     16: {"coder": VGG(((16,) * 2, (32,) * 2)), "latent": 16, "code": 32, "recurrent": 48},

@@ -22,7 +22,7 @@ def scores(example, *arguments):
     # Optimized: these compute for longer than they compile.
     environment = {k: v for k, v in os.environ.items() if k != "JAX_DISABLE_MOST_OPTIMIZATIONS"}
     done = subprocess.run(
-        [sys.executable, str(ROOT / "examples" / example), *map(str, arguments)],
+        [sys.executable, "-W", "error", str(ROOT / "examples" / example), *map(str, arguments)],
         env=environment, capture_output=True, text=True, timeout=900, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
