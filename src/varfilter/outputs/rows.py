@@ -21,7 +21,7 @@ Row = dict[str, Any]
 ENDINGS = (".jsonl", ".csv", ".parquet", ".npz")
 # Of one value, in a format that has a column for each.
 MOST_ELEMENTS = 100
-DATES = (np.datetime64, dt.date)
+DATES: tuple[type, ...] = (np.datetime64, dt.date)
 
 
 class Vector(NamedTuple):
@@ -149,8 +149,10 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _nested(array: np.ndarray) -> Any:
-    return [_nested(part) for part in array] if array.ndim else _plain(array[()])
+def _nested(array: np.ndarray) -> list[Any]:
+    if array.ndim == 1:
+        return [_plain(number) for number in array]
+    return [_nested(part) for part in array]
 
 
 def _spread(row: Row, path: Path) -> Row:

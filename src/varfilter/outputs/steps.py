@@ -47,7 +47,7 @@ def step_rows(
     """
     dataset = dataset_of(data)
     rows, num_steps = _recorded(dataset, rows)
-    surprise = np.asarray(filtered.surprise)
+    surprise = -np.asarray(filtered.bound)
     num_given = num_steps - len(surprise) if surprise.ndim == 1 else -1
     if num_given not in (0, 1):
         raise ValueError(
