@@ -175,10 +175,18 @@ def test_a_file_stays_until_the_new_one_is_whole(tmp_path, ending):
 
 
 def test_rows_are_written_one_by_one(tmp_path):
-    """Of many rows, only one is there at a time; and each is on its way before the next."""
-    path = tmp_path / "a.csv"
-    write_rows(({"n": i, "x": [0.5][0]} for i in range(10_000)), path)
-    assert [row["n"] for row in read_csv(path)] == [str(i) for i in range(10_000)]
+    """No row waits for the last; to standard output, none waits for the next."""
+    for name in ("a.csv", "a.jsonl"):
+
+        def rows(partial=tmp_path / f"{name}.partial"):
+            yield from ({"n": i} for i in range(9_999))
+            assert partial.stat().st_size > 10_000
+            yield {"n": 9_999}
+
+        write_rows(rows(), tmp_path / name)
+    numbers = list(range(10_000))
+    assert [int(row["n"]) for row in read_csv(tmp_path / "a.csv")] == numbers
+    assert [row["n"] for row in read_json(tmp_path / "a.jsonl")] == numbers
     program = """
 import sys
 from varfilter.outputs import write_rows
@@ -196,6 +204,16 @@ write_rows(({"line": line.strip()} for line in sys.stdin), None)
             assert json.loads(process.stdout.readline()) == {"line": word}
         process.stdin.close()
         assert process.wait() == 0
+
+
+def test_a_pipe_is_written_to_and_not_replaced(tmp_path):
+    path = tmp_path / "live.jsonl"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    write_rows([{"n": 1}], path)
+    assert os.read(reader, 100) == b'{"n": 1}\n'
+    os.close(reader)
+    assert path.is_fifo()
 
 
 def test_bad_tables_are_refused(tmp_path):

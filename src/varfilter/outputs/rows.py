@@ -141,8 +141,8 @@ def _plain(value: Any) -> Any:
         return _nested(array)
     if _is_missing(value):
         return None
-    if isinstance(value, np.float32):
-        value = float(str(value))
+    if isinstance(value, np.floating):
+        value = float(str(value))  # with the digits of its own precision
     if isinstance(value, DATES):
         return _text(value)
     value = value.item() if isinstance(value, np.generic) else value
@@ -210,7 +210,7 @@ def _array(values: list[Any]) -> np.ndarray:
     if len(present) < len(values) or any(
         isinstance(value, float | np.floating) for value in present
     ):
-        is_single = bool(present) and all(isinstance(value, np.float32) for value in present)
+        is_single = bool(present) and all(type(value) is np.float32 for value in present)
         values = [math.nan if _is_missing(value) else value for value in values]
         return np.array(values, np.float32 if is_single else np.float64)
     array = np.array(present, np.float64 if not present else None)

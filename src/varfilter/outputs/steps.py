@@ -39,6 +39,10 @@ def step_rows(
     - of all else: `surprise`, `prediction` and `prediction_std`, of the shape of an observation;
     - with `latents`: `z0_mean`, `z0_std`, ... of the posterior of the latent.
 
+    The prediction is `filtered.prediction`: exact for `KalmanFilter`; the other filters put the
+    latent to its prior mean, so that `_std` leaves out what is not known of the latent, and is
+    narrower than the spread of a one-step `forecast`.
+
     A name that a column of the user's has already gets an underscore. `rows` are those of the
     recording, as `dataset.split(...)` or `Table.read_like(...).rows` hold them. `filtered` has
     time as first axis, as `run` gives it; where it is one step shorter, the first step was
