@@ -1,5 +1,6 @@
 """Evaluation: the bound on whole held-out sequences, by every average that is in use."""
 
+import functools
 from dataclasses import dataclass
 
 import equinox as eqx
@@ -15,6 +16,9 @@ from varfilter.filtering import run
 from varfilter.filters.base import AbstractFilter
 from varfilter.filters.contract import require_fitting
 from varfilter.model import AbstractModel
+
+# Numbers of a split that are kept between two evaluations, ready for the device: 1 GiB.
+KEPT = 1 << 28
 
 
 @dataclass(frozen=True)
@@ -90,27 +94,59 @@ def evaluate(
     The sequence numbered n draws from `fold_in(key, n)`: its score does not depend on the
     batch it is in.
     """
-    require_fitting(filter, model)
-    require_key(key)
-    require_positive("batch_size", batch_size)
-    steps = dataset.split(split).lengths // dataset.rows_per_step
-    if not (steps > 1).any():
-        raise ValueError(
-            f"`split` {split!r} of {dataset.name!r} has no sequence of two steps or more: the"
-            " first is conditioned on, and there is nothing left to score."
+    return HeldOut(dataset, split=split, batch_size=batch_size).evaluate(filter, model, key)
+
+
+class HeldOut:
+    """A split to be scored whole, again and again: after each epoch, or under several filters.
+
+    Sequences are padded to the next of a few lengths, each `growth` times the one before.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        *,
+        split: str = "valid",
+        batch_size: int = 16,
+        growth: float | int = 1.25,
+    ):
+        require_positive("batch_size", batch_size)
+        self.num_steps = dataset.split(split).lengths // dataset.rows_per_step
+        if not (self.num_steps > 1).any():
+            raise ValueError(
+                f"`split` {split!r} of {dataset.name!r} has no sequence of two steps or more: the"
+                " first is conditioned on, and there is nothing left to score."
+            )
+        self._scale = jnp.asarray(dataset.scaling.scale, jnp.result_type(float))
+        self._batches = functools.partial(
+            whole_sequences, dataset, batch_size, split=split, growth=growth
         )
-    scale = jnp.asarray(dataset.scaling.scale, jnp.result_type(float))
-    rows = []
-    for numbers, batch in whole_sequences(dataset, batch_size, split=split):
-        scores = _scored(filter, model, batch, jnp.asarray(numbers), key, scale)
-        rows += [
-            (number, *(score[place] for score in scores))
-            for place, number in enumerate(numbers)
-            if number >= 0 and steps[number] > 1
+        numbers = int(np.sum(self.num_steps)) * dataset.num_elements
+        if numbers <= KEPT:
+            kept = list(self._batches())
+            self._batches = lambda: kept
+
+    def evaluate(
+        self, filter: AbstractFilter, model: AbstractModel, key: PRNGKeyArray
+    ) -> Evaluation:
+        """The scores of all sequences."""
+        require_fitting(filter, model)
+        require_key(key)
+        # All batches are started before the first is waited for.
+        scored = [
+            (numbers, _scored(filter, model, batch, jnp.asarray(numbers), key, self._scale))
+            for numbers, batch in self._batches()
         ]
-    rows.sort(key=lambda row: row[0])
-    columns = [np.asarray(column, np.float64) for column in zip(*rows, strict=True)]
-    return Evaluation(columns[0].astype(np.int64), *columns[1:])
+        rows = [
+            (number, *(score[place] for score in scores))
+            for numbers, scores in ((n, jax.device_get(s)) for n, s in scored)
+            for place, number in enumerate(numbers)
+            if number >= 0 and self.num_steps[number] > 1
+        ]
+        rows.sort(key=lambda row: row[0])
+        columns = [np.asarray(column, np.float64) for column in zip(*rows, strict=True)]
+        return Evaluation(columns[0].astype(np.int64), *columns[1:])
 
 
 @eqx.filter_jit

@@ -64,9 +64,12 @@ def fit(
     *,
     num_updates: int,
     updates_per_dispatch: int = 10,
+    updates_per_epoch: int | None = None,
     kl_weight: Weight | None = None,
 ) -> Iterator[Fitted]:
     """Learn until `num_updates` were made in all; yields after every `updates_per_dispatch`.
+
+    It also yields at the end of each epoch, if `updates_per_epoch` says when that is.
 
     Batch and randomness of an update depend on its number and the key alone: to resume, call
     it with the `learning` of a checkpoint and the same key, and it gives the numbers of a run
@@ -80,6 +83,8 @@ def fit(
     require_key(key)
     require_positive("num_updates", num_updates)
     require_positive("updates_per_dispatch", updates_per_dispatch)
+    epoch = num_updates if updates_per_epoch is None else updates_per_epoch
+    require_positive("updates_per_epoch", epoch)
     if windows.num_steps < 2:
         raise ValueError(
             f"`windows` must have at least 2 steps, one to condition on; got {windows.num_steps}."
@@ -91,8 +96,9 @@ def fit(
     else:
         dispatch = _on_device(learner, windows, key, weight, updates_per_dispatch)
     while first < num_updates:
-        # The grid is counted from 0: a resumed run makes the dispatches of an unbroken one.
-        end = min(first - first % updates_per_dispatch + updates_per_dispatch, num_updates)
+        # The grids are counted from 0: a resumed run makes the dispatches of an unbroken one.
+        ends = (first - first % size + size for size in (updates_per_dispatch, epoch))
+        end = min(*ends, num_updates)
         learning, metrics = dispatch(learning, first, end)
         yield Fitted(learning, metrics)
         first = end

@@ -31,10 +31,14 @@ FOLDERS: dict[str, tuple[frozenset[str], Callable[..., Dataset]]] = {
 
 
 class Loaded(NamedTuple):
-    """A data set, and sentences that say how it was read, where there was something to decide."""
+    """A data set, and sentences that say how it was read, where there was something to decide.
+
+    `table` is what a table was read as, which reads others like it.
+    """
 
     dataset: Dataset
     notes: tuple[str, ...] = ()
+    table: Table | None = None
 
 
 def load(source: str | Path, *, at: str | Path | None = None, **options: Any) -> Dataset:
@@ -71,7 +75,7 @@ def load_with_notes(source: str | Path, *, at: str | Path | None = None, **optio
     _require_options(read, options)
     found = read(path, **options)
     if isinstance(found, Table):
-        return Loaded(found.dataset, tuple(getattr(found, "notes", ())))
+        return Loaded(found.dataset, found.notes, found)
     return Loaded(found)
 
 

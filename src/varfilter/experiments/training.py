@@ -1,0 +1,246 @@
+"""Training a run: epochs, validation, checkpoints, early stopping; a generator of what happened."""
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from varfilter._arguments import require_positive
+from varfilter.checkpoint import Checkpoint, keep_checkpoint, newest_checkpoint
+from varfilter.data.dataset import Dataset
+from varfilter.evaluate import Evaluation, HeldOut
+from varfilter.experiments.experiment import as_json
+from varfilter.experiments.run import Run, Trained
+from varfilter.filters import AbstractFilter
+from varfilter.learning import Learning, Metrics
+from varfilter.model import AbstractModel
+from varfilter.train import fit
+
+# Bytes of training data that are kept on the device, to draw batches there.
+ON_DEVICE = 2 << 30
+
+
+class Progress(eqx.Module):
+    """All that training carries on: what was learned, and the best of it so far."""
+
+    learning: Learning
+    best_model: AbstractModel
+    best_filter: AbstractFilter
+
+
+@dataclass(frozen=True)
+class Best:
+    """The lowest validation score, and where it was."""
+
+    valid: float = math.inf
+    step: int = 0
+
+
+@dataclass(frozen=True)
+class Updated:
+    """Some updates were made; `metrics` has an entry for each, `step` counts all so far."""
+
+    step: int
+    num_updates: int
+    epoch: int
+    num_epochs: int
+    metrics: Metrics
+    num_skipped: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Validated:
+    """An epoch's end: the line that was added to the metrics, and whether it is the best."""
+
+    line: dict[str, Any]
+    is_best: bool
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """Training goes on from a checkpoint; `refused` says why newer ones could not be used."""
+
+    step: int
+    refused: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """The end, and why; the best score by validation and its step."""
+
+    reason: str
+    step: int
+    best: Best
+
+
+Event = Updated | Validated | Resumed | Stopped
+
+
+def train(
+    run: Run,
+    dataset: Dataset,
+    *,
+    max_updates: int | None = None,
+    seconds_per_checkpoint: float = 30.0,
+    updates_per_dispatch: int = 50,
+) -> Iterator[Event]:
+    """Train a run from where it stands to its end, or until `max_updates` were made in all.
+
+    Every `seconds_per_checkpoint`, and when it ends or is left, the state is saved; after a
+    crash it goes on from there, and ends with the bits of a run that was never interrupted.
+    """
+    experiment, schedule = run.experiment, run.experiment.schedule
+    windows = experiment.windows(dataset, on_device=dataset.train.values.nbytes <= ON_DEVICE)
+    per_epoch = schedule.updates_per_epoch(windows.num_batches)
+    model, filter, learner = experiment.build(dataset, per_epoch)
+    held_out = HeldOut(dataset, split="valid", batch_size=4 * schedule.batch_size, growth=2)
+    keys = experiment.keys()
+    num_updates = schedule.num_epochs * per_epoch
+    last = num_updates if max_updates is None else require_positive("max_updates", max_updates)
+
+    state = Progress(learner.init(model, filter), model, filter)
+    found, refused = newest_checkpoint(run.checkpoints, state)
+    best = Best()
+    if found is not None:
+        state, best = found.state, Best(**found.manifest["best"])
+        run.cut_metrics(found.step)
+    if found is not None or refused:
+        yield Resumed(0 if found is None else found.step, tuple(refused))
+    keeper = _Keeper(run, seconds_per_checkpoint, best.step)
+
+    epochs = fit(
+        learner,
+        state.learning,
+        windows,
+        keys.train,
+        num_updates=min(last, num_updates),
+        updates_per_dispatch=min(updates_per_dispatch, per_epoch),
+        updates_per_epoch=per_epoch,
+        kl_weight=schedule.annealing(per_epoch),
+    )
+    begin, step = time.perf_counter(), int(state.learning.num_updates)
+    averages = _Averages()
+    reason = f"all {schedule.num_epochs} epochs are done"
+    if step >= last:
+        reason = f"{step} updates were made, the most allowed"
+    elif _is_stale(schedule, best, step // per_epoch, per_epoch):
+        reason, last = "validation has stopped improving", step
+    try:
+        while step < min(last, num_updates):
+            fitted = next(epochs)
+            state = Progress(fitted.learning, state.best_model, state.best_filter)
+            step, seconds = fitted.num_updates, time.perf_counter() - begin
+            averages.add(fitted.metrics)
+            epoch = -(-step // per_epoch)
+            skipped = int(state.learning.num_skipped)
+            yield Updated(
+                step, num_updates, epoch, schedule.num_epochs, fitted.metrics, skipped, seconds
+            )
+            is_end = step in (num_updates, last)
+            if is_end or (step % per_epoch == 0 and epoch % schedule.epochs_per_validation == 0):
+                scores = held_out.evaluate(state.learning.filter, state.learning.model, keys.valid)
+                is_best = scores.nats < best.valid
+                if is_best:
+                    best = Best(scores.nats, step)
+                    learning = state.learning
+                    state = Progress(learning, learning.model, learning.filter)
+                line = {
+                    "step": step,
+                    "epoch": step / per_epoch,
+                    "seconds": round(seconds, 3),
+                    "kl_weight": float(schedule.annealing(per_epoch)(jnp.asarray(step - 1))),
+                    "train": averages.taken(),
+                    "valid": summary(scores),
+                    "best": best.valid,
+                    "num_skipped": skipped,
+                }
+                run.append_metrics(line)
+                keeper.keep_now_and_then(state, step, best)
+                yield Validated(line, is_best)
+                if _is_stale(schedule, best, epoch, per_epoch):
+                    reason = f"validation has not improved for {schedule.patience_epochs} epochs"
+                    break
+                if step == last and step < num_updates:
+                    reason = f"{step} updates were made, the most allowed"
+    finally:
+        keeper.keep(state, step, best)
+    yield Stopped(reason, step, best)
+
+
+def summary(scores: Evaluation) -> dict[str, Any]:
+    """The numbers of an evaluation, as plain JSON."""
+    return {
+        "nats": scores.nats,
+        "nats_by_step": scores.nats_by_step,
+        "nats_as_published": scores.nats_as_published,
+        "standard_error": None if math.isnan(scores.standard_error) else scores.standard_error,
+        "nats_by_iteration": scores.nats_by_iteration.tolist(),
+        "prediction_error": scores.prediction_error,
+        "num_sequences": len(scores.numbers),
+        "num_steps": int(np.sum(scores.num_steps)),
+    }
+
+
+def _is_stale(schedule: Any, best: Best, epoch: int, per_epoch: int) -> bool:
+    if schedule.patience_epochs is None:
+        return False
+    # Until the KL has its full weight validation may well get worse for a while.
+    since = max(best.step // per_epoch, schedule.annealing_epochs)
+    return epoch - since >= schedule.patience_epochs
+
+
+class _Keeper:
+    """Saves the state of training, no more often than it is worth."""
+
+    def __init__(self, run: Run, seconds: float, best_step: int):
+        self.run, self.seconds = run, seconds
+        self.kept_best, self.kept_step = best_step, -1
+        self.last = time.perf_counter()
+
+    def keep_now_and_then(self, state: Progress, step: int, best: Best) -> None:
+        if time.perf_counter() - self.last >= self.seconds:
+            self.keep(state, step, best)
+
+    def keep(self, state: Progress, step: int, best: Best) -> None:
+        if step == self.kept_step or step == 0:
+            return
+        run = self.run
+        # The best first: a checkpoint never speaks of a better one than is there.
+        if best.step > self.kept_best or not (run.folder / "best.safetensors").exists():
+            run.keep_best(Trained(state.best_model, state.best_filter, best.step, best.valid))
+        manifest = {
+            "experiment": as_json(run.experiment),
+            "revision": run.record["revision"],
+            "data_sha256": run.record["data"]["sha256"],
+            "seed": run.experiment.seed,
+            "best": vars(best),
+        }
+        keep_checkpoint(run.checkpoints, Checkpoint(state, step, manifest))
+        self.kept_best, self.kept_step = best.step, step
+        self.last = time.perf_counter()
+
+
+class _Averages:
+    """Of the metrics of many updates."""
+
+    def __init__(self):
+        self.parts: list[Metrics] = []
+
+    def add(self, metrics: Metrics) -> None:
+        self.parts.append(metrics)
+
+    def taken(self) -> dict[str, Any]:
+        """The means since the last time, by name."""
+        parts, self.parts = jax.device_get(self.parts), []
+        if not parts:
+            return {}
+        joined = jax.tree.map(lambda *each: np.mean(np.concatenate(each), axis=0), *parts)
+        found = {name: value for name, value in vars(joined).items() if value is not None}
+        return {name: np.asarray(value, np.float64).tolist() for name, value in found.items()}
