@@ -17,7 +17,11 @@ from varfilter import devices
 from varfilter.checkpoint import Checkpoint, keep_checkpoint
 from varfilter.data import Dataset, Family, Ragged, RandomWindows, Scaling
 from varfilter.train import fit
-from worlds import KEY, baseline, srnn, vector
+
+if __name__ == "__main__" and "JAX_PROCESS_ID" in os.environ:
+    devices.connect(timeout=60)
+
+from worlds import KEY, baseline, srnn, vector  # which computes, and so comes after
 
 BATCH_SIZE, NUM_STEPS, NUM_UPDATES = 8, 5, 20
 # name: (learner, whether the data lie on the device, how many devices; 0: the plain program)
@@ -75,7 +79,5 @@ def run(folder, name):
 
 if __name__ == "__main__":
     warnings.simplefilter("error")
-    if "JAX_PROCESS_ID" in os.environ:
-        devices.connect(timeout=60)
     for name in sys.argv[2:]:
         run(Path(sys.argv[1]), name)
