@@ -1,6 +1,7 @@
 """Trains the same small models on several numbers of devices; `test_devices.py` compares.
 
-python many_devices.py FOLDER NAME...   each NAME a run of `RUNS`; connects where JAX_PROCESS_ID is.
+python many_devices.py FOLDER NAME...   each NAME one of `RUNS` or `CHECKS`; connects to other
+processes where JAX_PROCESS_ID is set.
 """
 
 import os
@@ -9,6 +10,7 @@ import warnings
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 
@@ -16,22 +18,28 @@ import varfilter as vf
 from varfilter import devices
 from varfilter.checkpoint import Checkpoint, keep_checkpoint
 from varfilter.data import Dataset, Family, Ragged, RandomWindows, Scaling
+from varfilter.learning.time_parallel import _random_slices
 from varfilter.train import fit
 
 if __name__ == "__main__" and "JAX_PROCESS_ID" in os.environ:
     devices.connect(timeout=60)
+elif __name__ == "__main__":
+    try:
+        devices.connect()
+    except ValueError as error:
+        print(error)
 
-from worlds import KEY, baseline, srnn, vector  # which computes, and so comes after
+from worlds import KEY, baseline, srnn, vector  # it computes, and so comes after
 
 BATCH_SIZE, NUM_STEPS, NUM_UPDATES = 8, 5, 20
 # name: (learner, whether the data lie on the device, how many devices; 0: the plain program)
 RUNS = {
-    "one": ("avf", True, 0),
-    "two": ("avf", True, 2),
-    "four": ("avf", True, 4),
-    "four from host": ("avf", False, 4),
-    "end to end on one": ("end to end", True, 0),
-    "end to end on two": ("end to end", True, 2),
+    "avf, plain": ("avf", True, 0),
+    "avf, 2": ("avf", True, 2),
+    "avf, 4": ("avf", True, 4),
+    "end to end, plain": ("end to end", True, 0),
+    "end to end, 2": ("end to end", True, 2),
+    "end to end from the host, 2": ("end to end", False, 2),
 }
 
 
@@ -47,20 +55,22 @@ def begun(kind):
 
 
 def windows(on_device):
-    """Rolls of notes with gaps, in sequences of several lengths."""
+    """Rolls of notes with a gap, in sequences of several lengths."""
     random = np.random.default_rng(0)
-    rows = [(random.random((n, 4)) < 0.3).astype(np.float32) for n in (9, 7, 12, 30, 8, 6, 7, 9, 11)]
+    lengths = (9, 7, 12, 30, 8, 6, 7, 9, 11)
+    rows = [(random.random((n, 4)) < 0.3).astype(np.float32) for n in lengths]
     rows[3][4:7, 1] = np.nan
     ragged = Ragged.of(rows)
     dataset = Dataset("rolls", ragged, ragged, ragged, Family(vf.Bernoulli), Scaling(0.0, 1.0))
     return RandomWindows(dataset, NUM_STEPS, BATCH_SIZE, on_device=on_device)
 
 
-def run(folder, name):
+def train(folder, name):
+    """Leaves what was learned, by each process, and the checkpoints of the first."""
     kind, on_device, num_devices = RUNS[name]
     learner, learning = begun(kind)
-    if not devices.is_first_process():  # as where a process has found no checkpoint
-        learning = jax.tree.map(lambda leaf: leaf * 0 if hasattr(leaf, "dtype") else leaf, learning)
+    if not devices.is_first_process():  # as if it had found an older checkpoint
+        learning = jax.tree.map(lambda x: x * 0 if isinstance(x, jax.Array) else x, learning)
     mesh = devices.device_mesh(BATCH_SIZE, jax.devices()[:num_devices]) if num_devices else None
     free_energies = []
     options = {"num_updates": NUM_UPDATES, "updates_per_dispatch": 7, "devices": mesh}
@@ -68,16 +78,67 @@ def run(folder, name):
         free_energies += progress.metrics.free_energy.tolist()
         if devices.is_first_process():
             checkpoint = Checkpoint(progress.learning, progress.num_updates, {})
-            keep_checkpoint(folder / name, checkpoint)
+            keep_checkpoint(folder / name / f"of {jax.process_index()}", checkpoint)
     learned = progress.learning
+    (folder / name).mkdir(exist_ok=True)
     np.savez(
-        folder / f"{name} {jax.process_index()}.npz",
+        folder / name / f"learned {jax.process_index()}.npz",
         free_energies=free_energies,
         parameters=vector((learned.model, learned.filter)),
     )
 
 
+def check_mesh():
+    """As many of the four devices as divide the batch; work is divided where it can be."""
+    assert devices.device_mesh(8).size == 4
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        mesh = devices.device_mesh(6)
+    assert mesh.size == 3
+    assert "3 of 4 devices" in str(caught[0].message)
+    assert "`batch_size` is 6" in str(caught[0].message)
+    mesh = devices.device_mesh(8)
+    tree = (jnp.zeros((8, 5, 3)), jax.random.split(KEY, (8, 5)))
+    for num_slices, shard in ((2, (2, 5, 3)), (5, (5, 2, 3)), (3, (3, 14, 3))):
+        with devices.in_force(mesh):
+            # Not the cached program of another mesh, nor of none.
+            cut = jax.jit(lambda tree, n=num_slices: _random_slices(tree, n, KEY))
+            values, keys = cut(devices.replicated(mesh, tree))
+        assert values.addressable_data(0).shape == shard
+        assert keys.addressable_data(0).shape == shard[:2]
+    assert devices.spread(tree) is tree
+    for whole in (tree, devices.replicated(mesh, tree)):
+        values, keys = devices.local(devices.replicated(mesh, whole))
+        assert values.devices() == keys.devices() == {jax.devices()[0]}
+        assert values.shape == (8, 5, 3)
+        assert (jax.random.key_data(keys) == jax.random.key_data(tree[1])).all()
+
+
+def check_processes():
+    """Two processes that do not agree, or cannot share, hear of it."""
+    devices.require_agreement("The seeds", 3, KEY)
+    for call, words in (
+        (lambda: devices.require_agreement("The seeds", jax.process_index()), "The seeds differ"),
+        (lambda: devices.device_mesh(7), "2 processes cannot share evenly"),
+    ):
+        try:
+            call()
+        except ValueError as error:
+            assert words in str(error)
+        else:
+            raise AssertionError(words)
+    tree = (jnp.full((2,), jax.process_index() + 3), jax.random.key(jax.process_index()), "name")
+    number, key, name = devices.of_first_process(tree)
+    assert (number.tolist(), name) == ([3, 3], "name")
+    assert (jax.random.key_data(key) == jax.random.key_data(jax.random.key(0))).all()
+
+
+CHECKS = {"mesh": check_mesh, "processes": check_processes}
+
 if __name__ == "__main__":
     warnings.simplefilter("error")
     for name in sys.argv[2:]:
-        run(Path(sys.argv[1]), name)
+        if name in CHECKS:
+            CHECKS[name]()
+        else:
+            train(Path(sys.argv[1]), name)
