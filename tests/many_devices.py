@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pytest
 
 import varfilter as vf
 from varfilter import devices
@@ -38,19 +39,20 @@ RUNS = {
     "avf, 2": ("avf", True, 2),
     "avf, 4": ("avf", True, 4),
     "end to end, plain": ("end to end", True, 0),
-    "end to end, 2": ("end to end", True, 2),
     "end to end from the host, 2": ("end to end", False, 2),
 }
 
 
 def begun(kind):
-    model, adam = srnn(), optax.adam(1e-2)
+    # Not Adam, whose first steps are all of one length: rounding would decide on their direction
+    # where a gradient is nearly zero.
+    model, momentum = srnn(), optax.sgd(0.1, momentum=0.9)
     if kind == "end to end":
-        learner = vf.EndToEnd(theta=adam, phi=adam)
+        learner = vf.EndToEnd(theta=momentum, phi=momentum)
         return learner, learner.init(model, vf.VariationalFilter(baseline(model)))
     # Two steps of φ, each on a slice that takes problems from all devices.
-    learner = vf.TimeParallel(theta=adam, phi=adam, num_phi_steps=2)
-    inference = vf.Iterative(model, hidden_size=8, key=jax.random.key(5))
+    learner = vf.TimeParallel(theta=momentum, phi=momentum, num_phi_steps=2)
+    inference = vf.Iterative(model, hidden_size=8, num_layers=1, key=jax.random.key(5))
     return learner, learner.init(model, vf.VariationalFilter(inference))
 
 
@@ -70,7 +72,9 @@ def train(folder, name):
     kind, on_device, num_devices = RUNS[name]
     learner, learning = begun(kind)
     if not devices.is_first_process():  # as if it had found an older checkpoint
-        learning = jax.tree.map(lambda x: x * 0 if isinstance(x, jax.Array) else x, learning)
+        learning = jax.tree.map(
+            lambda x: jnp.asarray(np.zeros_like(x)) if isinstance(x, jax.Array) else x, learning
+        )
     mesh = devices.device_mesh(BATCH_SIZE, jax.devices()[:num_devices]) if num_devices else None
     free_energies = []
     options = {"num_updates": NUM_UPDATES, "updates_per_dispatch": 7, "devices": mesh}
@@ -91,12 +95,8 @@ def train(folder, name):
 def check_mesh():
     """As many of the four devices as divide the batch; work is divided where it can be."""
     assert devices.device_mesh(8).size == 4
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        mesh = devices.device_mesh(6)
-    assert mesh.size == 3
-    assert "3 of 4 devices" in str(caught[0].message)
-    assert "`batch_size` is 6" in str(caught[0].message)
+    with pytest.warns(UserWarning, match="3 of 4 devices.*`batch_size` is 6"):
+        assert devices.device_mesh(6).size == 3
     mesh = devices.device_mesh(8)
     tree = (jnp.zeros((8, 5, 3)), jax.random.split(KEY, (8, 5)))
     for num_slices, shard in ((2, (2, 5, 3)), (5, (5, 2, 3)), (3, (3, 14, 3))):
@@ -117,16 +117,10 @@ def check_mesh():
 def check_processes():
     """Two processes that do not agree, or cannot share, hear of it."""
     devices.require_agreement("The seeds", 3, KEY)
-    for call, words in (
-        (lambda: devices.require_agreement("The seeds", jax.process_index()), "The seeds differ"),
-        (lambda: devices.device_mesh(7), "2 processes cannot share evenly"),
-    ):
-        try:
-            call()
-        except ValueError as error:
-            assert words in str(error)
-        else:
-            raise AssertionError(words)
+    with pytest.raises(ValueError, match="The seeds differ"):
+        devices.require_agreement("The seeds", jax.process_index())
+    with pytest.raises(ValueError, match="2 processes cannot share evenly"):
+        devices.device_mesh(7)
     tree = (jnp.full((2,), jax.process_index() + 3), jax.random.key(jax.process_index()), "name")
     number, key, name = devices.of_first_process(tree)
     assert (number.tolist(), name) == ([3, 3], "name")

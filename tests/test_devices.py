@@ -22,6 +22,8 @@ from worlds import KEY, vector
 SCRIPT = Path(__file__).parent / "many_devices.py"
 CLUSTERS = ("SLURM_", "OMPI_", "KUBERNETES_", "JAX_COORDINATOR", "JAX_NUM_PROC", "JAX_PROCESS")
 
+EXPLICIT = {"JAX_COORDINATOR_ADDRESS": "a:1", "JAX_NUM_PROCESSES": "4", "JAX_PROCESS_ID": "3"}
+
 
 def start(folder, *names, num_devices, **variables):
     """The script with so many devices, which must be known before jax starts."""
@@ -79,9 +81,9 @@ def two_processes(tmp_path_factory):
 def assert_same_training(folder, name, one, process=0):
     """As on one device, but for the order in which float32 numbers are summed.
 
-    That changes a gradient by some 1e-6 of it, so a step of Adam, 0.01 long at most, by 1e-8.
-    20 steps make it 2e-7 of a parameter or of F, both of order 1; 1e-5 leaves a factor of 50 for
-    how much training itself magnifies. Other draws, or other batches, change F by 1e-2 and more.
+    That changes a gradient, of norm 1 or less, by some 1e-7 of it, which a rate of 0.1 and 20
+    steps with a momentum of 0.9 (each counts up to ten times) make 2e-6 of parameters of norm
+    10; 1e-5 leaves a factor of 50 for how much training itself magnifies.
     """
     found = np.load(folder / name / f"learned {process}.npz")
     wanted = np.load(one / f"{name.split(',')[0].split(' from')[0]}, plain" / "learned 0.npz")
@@ -91,7 +93,7 @@ def assert_same_training(folder, name, one, process=0):
     assert distance < 1e-5 * np.linalg.norm(wanted["parameters"])
 
 
-@pytest.mark.parametrize("name", ["avf, 2", "avf, 4", "end to end, 2"])
+@pytest.mark.parametrize("name", ["avf, 2", "avf, 4"])
 def test_several_devices_learn_what_one_does(name, one_process):
     folder, _ = one_process
     assert_same_training(folder, name, folder)
@@ -124,8 +126,8 @@ def test_each_process_reads_its_part_of_a_batch():
 @pytest.mark.parametrize(
     ("variables", "arguments", "wanted"),
     [
-        ({"JAX_COORDINATOR_ADDRESS": "a:1", "JAX_NUM_PROCESSES": "4", "JAX_PROCESS_ID": "3"}, (), ("a:1", 4, 3)),
-        ({"JAX_COORDINATOR_ADDRESS": "a:1"}, ("b:2", 2, 0), ("b:2", 2, 0)),
+        (EXPLICIT, (), ("a:1", 4, 3)),
+        (EXPLICIT, ("b:2", 2, 0), ("b:2", 2, 0)),
         ({"OMPI_COMM_WORLD_SIZE": "8", "OMPI_COMM_WORLD_RANK": "5"}, (), (None, 8, 5)),
         ({"SLURM_NTASKS": "8", "SLURM_PROCID": "5"}, (), (None, None, None)),  # jax reads them
     ],
