@@ -38,7 +38,9 @@ RUNS = {
     "avf, plain": ("avf", True, 0),
     "avf, 2": ("avf", True, 2),
     "avf, 4": ("avf", True, 4),
+    "avf from the host, 4": ("avf", False, 4),
     "end to end, plain": ("end to end", True, 0),
+    "end to end, 2": ("end to end", True, 2),
     "end to end from the host, 2": ("end to end", False, 2),
 }
 
@@ -121,6 +123,13 @@ def check_processes():
         devices.require_agreement("The seeds", jax.process_index())
     with pytest.raises(ValueError, match="2 processes cannot share evenly"):
         devices.device_mesh(7)
+    mesh, batch = devices.device_mesh(BATCH_SIZE), np.arange(BATCH_SIZE * 3).reshape(-1, 3)
+    own = devices.part(mesh, BATCH_SIZE)
+    assert own == slice(4 * jax.process_index(), 4 * jax.process_index() + 4)
+    whole = devices.sharded(mesh, batch[own])
+    assert whole.shape == batch.shape
+    for shard in whole.addressable_shards:
+        np.testing.assert_array_equal(shard.data, batch[shard.index])
     tree = (jnp.full((2,), jax.process_index() + 3), jax.random.key(jax.process_index()), "name")
     number, key, name = devices.of_first_process(tree)
     assert (number.tolist(), name) == ([3, 3], "name")

@@ -60,22 +60,26 @@ def finish(*children):
 
 @pytest.fixture(scope="module")
 def one_process(tmp_path_factory):
-    """(folder, output) of all runs with four devices in one process."""
+    """(folder, output) of runs with four devices in one process."""
     folder = tmp_path_factory.mktemp("one")
-    names = [name for name in RUNS if "host" not in name]
-    return folder, finish(start(folder, "mesh", *names, num_devices=4))[0]
+    names = ("mesh", "avf, plain", "avf, 4")
+    return folder, finish(start(folder, *names, num_devices=4))[0]
 
 
 @pytest.fixture(scope="module")
 def two_processes(tmp_path_factory):
     folder = tmp_path_factory.mktemp("two")
+    in_two_processes(folder, "processes", "avf, 2", num_devices=1)
+    return folder
+
+
+def in_two_processes(folder, *names, num_devices):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    names = ("processes", "avf, 2", "end to end from the host, 2")
-    shared = {"JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{port}", "JAX_NUM_PROCESSES": "2"}
-    finish(*(start(folder, *names, num_devices=1, **shared, JAX_PROCESS_ID=i) for i in "01"))
-    return folder
+    options = {"JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{port}", "JAX_NUM_PROCESSES": "2"}
+    options["num_devices"] = num_devices
+    finish(*(start(folder, *names, JAX_PROCESS_ID=number, **options) for number in "01"))
 
 
 def assert_same_training(folder, name, one, process=0):
@@ -93,14 +97,30 @@ def assert_same_training(folder, name, one, process=0):
     assert distance < 1e-5 * np.linalg.norm(wanted["parameters"])
 
 
-@pytest.mark.parametrize("name", ["avf, 2", "avf, 4"])
-def test_several_devices_learn_what_one_does(name, one_process):
+def test_four_devices_learn_what_one_does(one_process):
     folder, _ = one_process
-    assert_same_training(folder, name, folder)
+    assert_same_training(folder, "avf, 4", folder)
 
 
-@pytest.mark.parametrize("name", ["avf, 2", "end to end from the host, 2"])
-def test_two_processes_learn_what_one_does(name, one_process, two_processes):
+@pytest.mark.slow
+def test_so_do_other_learners_numbers_and_places_of_the_data(tmp_path):
+    alone, together = tmp_path / "alone", tmp_path / "together"
+    alone.mkdir()
+    together.mkdir()
+    names = [name for name in RUNS if name != "avf, 4"]
+    finish(start(alone, *names, num_devices=4))
+    for name in names:
+        assert_same_training(alone, name, alone)
+    names = ("avf, 4", "avf from the host, 4", "end to end from the host, 2")
+    in_two_processes(together, *names[:2], num_devices=2)
+    in_two_processes(together, *names[2:], num_devices=1)
+    for name in names:
+        for process in (0, 1):
+            assert_same_training(together, name, alone, process)
+
+
+def test_two_processes_learn_what_one_does(one_process, two_processes):
+    name = "avf, 2"
     for process in (0, 1):
         assert_same_training(two_processes, name, one_process[0], process)
     # The first process alone writes, and one device reads.
