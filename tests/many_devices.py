@@ -52,8 +52,9 @@ def begun(kind):
     if kind == "end to end":
         learner = vf.EndToEnd(theta=momentum, phi=momentum)
         return learner, learner.init(model, vf.VariationalFilter(baseline(model)))
-    # Two steps of φ, each on a slice that takes problems from all devices.
-    learner = vf.TimeParallel(theta=momentum, phi=momentum, num_phi_steps=2)
+    # Three steps of φ, each on a slice of 11 problems from all devices, which cannot share them
+    # evenly.
+    learner = vf.TimeParallel(theta=momentum, phi=momentum, num_phi_steps=3)
     inference = vf.Iterative(model, hidden_size=8, num_layers=1, key=jax.random.key(5))
     return learner, learner.init(model, vf.VariationalFilter(inference))
 
@@ -101,7 +102,7 @@ def check_mesh():
         assert devices.device_mesh(6).size == 3
     mesh = devices.device_mesh(8)
     tree = (jnp.zeros((8, 5, 3)), jax.random.split(KEY, (8, 5)))
-    for num_slices, shard in ((2, (2, 5, 3)), (5, (5, 2, 3)), (3, (3, 14, 3))):
+    for num_slices, shard in ((2, (2, 5, 3)), (5, (5, 2, 3))):
         with devices.in_force(mesh):
             # Not the cached program of another mesh, nor of none.
             cut = jax.jit(lambda tree, n=num_slices: _random_slices(tree, n, KEY))

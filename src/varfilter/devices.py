@@ -163,6 +163,8 @@ def part(mesh: Mesh, batch_size: int) -> slice:
 def sharded(mesh: Mesh, tree: T) -> T:
     """This process's `part` of a batch as its share of the whole, spread over the devices."""
     sharding = NamedSharding(mesh, PartitionSpec(AXIS))
+    if jax.process_count() == 1:  # from device to device
+        return jax.device_put(tree, sharding)
     return jax.tree.map(
         lambda leaf: jax.make_array_from_process_local_data(sharding, np.asarray(leaf)), tree
     )
@@ -181,14 +183,15 @@ def in_force(mesh: Mesh | None) -> contextlib.AbstractContextManager[Any]:
 
 
 def spread(tree: T, axis: int = 0) -> T:
-    """Divide `axis` of each array over the devices; nothing without a mesh, or if it is uneven.
+    """Divide `axis` of each array over the devices; nothing without a mesh.
 
-    It changes no value: it says to the compiler who computes what.
+    It changes no value: it says to the compiler who computes what. Where the axis does not
+    divide evenly, the last devices have less to do.
     """
     num_devices = _num_devices()
 
     def constrain(leaf: Any) -> Any:
-        if not eqx.is_array(leaf) or leaf.shape[axis] % num_devices:
+        if not eqx.is_array(leaf):
             return leaf
         return jax.lax.with_sharding_constraint(leaf, PartitionSpec(*[None] * axis, AXIS))
 

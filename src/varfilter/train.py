@@ -82,8 +82,8 @@ def fit(
 
     With `devices`, `device_mesh(batch_size)`, each of them learns from its share of each batch;
     the numbers are those of one device to rounding. What is yielded lies on one device, in each
-    process. Of several processes all begin with the `learning` of the first, and all must leave
-    the loop after the same update.
+    process. Of several processes all begin with the `learning` of the first, and all must do
+    the same between two yields, but for files, which `is_first_process` writes.
     """
     require_key(key)
     require_positive("num_updates", num_updates)

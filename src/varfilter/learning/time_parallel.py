@@ -295,5 +295,5 @@ def _random_slices(tree: Any, num_slices: int, key: PRNGKeyArray) -> Any:
     def cut(leaf: Array) -> Array:
         return leaf.reshape(count, *leaf.shape[2:])[order]
 
-    # Over several devices a slice takes problems from all of them, so each would hold it whole.
+    # A slice takes problems from all devices: unless told otherwise, each would learn all of it.
     return spread(jax.tree.map(cut, tree), axis=1)
