@@ -85,7 +85,7 @@ def in_two_processes(folder, *names, num_devices):
 def assert_same_training(folder, name, one, process=0):
     """As on one device, but for the order in which float32 numbers are summed.
 
-    That changes a gradient, of norm 1 or less, by some 1e-7 of it, which a rate of 0.1 and 20
+    That changes a gradient, of order 1, by some 1e-7 of it, which a rate of 0.1 and 20
     steps with a momentum of 0.9 (each counts up to ten times) make 2e-6 of parameters of norm
     10; 1e-5 leaves a factor of 50 for how much training itself magnifies.
     """
