@@ -3,7 +3,7 @@
     python examples/make_sensors.py [--out FILE]
 
 Each run is a shift of one pump. What moves everything is never written down: the demand, which
-changes now and then, the load that follows it, and the wear of the bearing, which grows through
+drifts and now and then jumps, the load that follows it, and the wear of the bearing, which grows through
 a run. The logger sees, each minute, a temperature that lags behind the load, a pressure and a
 flow that a relief valve takes from, a vibration whose noise grows with the wear, the valve, and
 the particles counted in the oil. Some rows are lost, and some cells.
@@ -60,7 +60,8 @@ def run_of(number):
     valve, num_lost = 0, 0
     lines, fault_at = [], None
     for minute in range(NUM_MINUTES):
-        if chance.uniform() < 1 / 35:
+        demand += 0.03 * (0.65 - demand) + 0.025 * chance.normal()
+        if chance.uniform() < 1 / 60:
             demand = 0.35 + 0.6 * chance.uniform()
         before = load
         load = min(max(load + 0.15 * (demand - load) + 0.012 * chance.normal(), 0.1), 1.1)
