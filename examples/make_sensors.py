@@ -3,12 +3,12 @@
     python examples/make_sensors.py [--out FILE]
 
 Each run is a shift of one pump. What moves everything is never written down: the demand, which
-drifts and now and then jumps, the load that follows it, and the wear of the bearing, which grows through
-a run. The logger sees, each minute, a temperature that lags behind the load, a pressure and a
-flow that a relief valve takes from, a vibration whose noise grows with the wear, the valve, and
-the particles counted in the oil. Some rows are lost, and some cells.
+drifts and now and then jumps, the load that follows it, and the wear of the bearing, which grows
+through a run. The logger sees, each five minutes, a temperature that lags behind the load, a
+pressure and a flow that a relief valve takes from, a vibration whose noise grows with the wear,
+the valve, and the particles counted in the oil. Some rows are lost, and some cells.
 
-In one run the pressure transmitter's cable comes loose for a few minutes. No column says so.
+In one run the pressure transmitter's cable comes loose for half an hour. No column says so.
 """
 
 import argparse
@@ -18,10 +18,10 @@ from pathlib import Path
 
 import numpy as np
 
-NUM_RUNS, NUM_MINUTES = 30, 160
+NUM_RUNS, NUM_STEPS, MINUTES = 60, 80, 5
 PUMPS = "ABC"
 # One of the runs that `varfilter.data.tables.table` puts aside for test; where, and how long.
-FAULTY_RUN, FAULT_MINUTE, FAULT_LENGTH = 24, 97, 5
+FAULTY_RUN, FAULT_STEP, FAULT_LENGTH = 24, 52, 6
 HEADER = "run,pump,time,temperature,pressure,vibration,flow,valve,particles"
 OUT = Path(__file__).parent / "data" / "sensors.csv"
 
@@ -59,15 +59,15 @@ def run_of(number):
     temperature = ambient + (30.0 + 14.0 * wear) * load
     valve, num_lost = 0, 0
     lines, fault_at = [], None
-    for minute in range(NUM_MINUTES):
-        demand += 0.03 * (0.65 - demand) + 0.025 * chance.normal()
+    for step in range(NUM_STEPS):
+        demand += 0.12 * (0.65 - demand) + 0.05 * chance.normal()
         if chance.uniform() < 1 / 60:
             demand = 0.35 + 0.6 * chance.uniform()
         before = load
-        load = min(max(load + 0.15 * (demand - load) + 0.012 * chance.normal(), 0.1), 1.1)
-        wear = min(max(wear + 0.0008 + 0.004 * chance.normal(), 0.0), 1.0)
+        load = min(max(load + 0.45 * (demand - load) + 0.015 * chance.normal(), 0.1), 1.1)
+        wear = min(max(wear + 0.002 + 0.008 * chance.normal(), 0.0), 1.0)
         warm = ambient + (30.0 + 14.0 * wear + 2.0 * pump) * load
-        temperature += 0.07 * (warm - temperature) + 0.05 * chance.normal()
+        temperature += 0.25 * (warm - temperature) + 0.1 * chance.normal()
         line = 1.5 + 4.2 * load**2
         # The relief valve opens late and closes late.
         opens, closes = (line - 4.3) / 0.15, (3.7 - line) / 0.15
@@ -77,8 +77,8 @@ def run_of(number):
         flow = 58.0 * load * (1.0 - 0.12 * wear) - 7.0 * valve + 0.5 * chance.normal()
         roughness = (0.04 + 0.06 * wear) * chance.normal()
         vibration = (0.7 + 0.8 * load + 1.8 * wear) * math.exp(roughness)
-        particles = chance.poisson(1.0 + 7.0 * wear + 40.0 * abs(load - before))
-        is_faulty = number == FAULTY_RUN and 0 <= minute - FAULT_MINUTE < FAULT_LENGTH
+        particles = chance.poisson(1.0 + 7.0 * wear + 20.0 * abs(load - before))
+        is_faulty = number == FAULTY_RUN and 0 <= step - FAULT_STEP < FAULT_LENGTH
         if is_faulty:
             pressure *= 0.55
         values = [
@@ -94,9 +94,9 @@ def run_of(number):
         if chance.uniform() < 0.008:
             num_lost = 1 + int(5.0 * chance.uniform())
         num_lost -= 1
-        if minute > 0 and num_lost >= 0 and not is_faulty:
+        if step > 0 and num_lost >= 0 and not is_faulty:
             continue
-        stamp = start + datetime.timedelta(minutes=minute)
+        stamp = start + datetime.timedelta(minutes=MINUTES * step)
         if is_faulty and fault_at is None:
             fault_at = stamp
         lines.append(f"{number},{PUMPS[pump]},{stamp:%Y-%m-%d %H:%M},{','.join(values)}")
@@ -123,7 +123,7 @@ def main(arguments=None):
     if not options.out.exists() or options.out.read_text() != text:
         options.out.write_text(text, newline="\n")
     print(f"{text.count(chr(10)) - 1} rows in {NUM_RUNS} runs, {len(text) / 1000:.0f} kB")
-    print(f"the fault: run {run}, from {time:%Y-%m-%d %H:%M}, for {FAULT_LENGTH} minutes")
+    print(f"the fault: run {run}, from {time:%Y-%m-%d %H:%M}, for {FAULT_LENGTH} steps")
 
 
 if __name__ == "__main__":

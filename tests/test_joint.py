@@ -1,4 +1,4 @@
-"""A vector of several families: its parts' own answers, put together; and the head that makes it."""
+"""A vector of several families: its parts' answers put together; and the head that makes it."""
 
 import functools
 import importlib.util
@@ -167,7 +167,8 @@ def test_log_variances_stay_in_their_range_with_a_way_back():
     # The softplus of 15 times a unit weight is at the border but for rounding.
     for scale in (-1000.0, -15.0, 0.0, 15.0, 1000.0):
         values = np.asarray(log_vars(scale * jnp.ones(6)))
-        assert (values[:2] >= -7.0).all() and (values <= 3.01).all()
+        assert (values[:2] >= -7.0).all()
+        assert (values <= 3.01).all()
         # A count's is never below a quarter of a level.
         assert values[2] >= 2 * np.log(0.25 * 0.5) - 1e-6
     # Near zero, where the data are standardised, it is what the layer says.
