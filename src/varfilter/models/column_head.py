@@ -72,8 +72,8 @@ class ColumnHead(eqx.Module):
     binary: tuple[int, ...] = eqx.field(static=True)
     counts: tuple[int, ...] = eqx.field(static=True)
     width: tuple[float, ...] = eqx.field(static=True)
-    low: tuple[float | None, ...] = eqx.field(static=True)
-    high: tuple[float | None, ...] = eqx.field(static=True)
+    low: tuple[float | None, ...] | None = eqx.field(static=True)
+    high: tuple[float | None, ...] | None = eqx.field(static=True)
     log_var_range: tuple[float, float] = eqx.field(static=True)
 
     def __init__(
@@ -97,8 +97,8 @@ class ColumnHead(eqx.Module):
         )
         counts = [families[i] for i in self.counts]
         self.width = tuple(float(family.width or 0.0) for family in counts)
-        self.low = tuple(_float(family.low) for family in counts)
-        self.high = tuple(_float(family.high) for family in counts)
+        self.low = _bounds([family.low for family in counts])
+        self.high = _bounds([family.high for family in counts])
         self.log_var_range = log_var_range
         key_mean, key_log_var = jax.random.split(key)
         # One product for all columns, in the order numeric, counts, binary.
@@ -134,8 +134,10 @@ class ColumnHead(eqx.Module):
         return floor + jax.nn.softplus(below - floor)
 
 
-def _float(value: float | int | None) -> float | None:
-    return None if value is None else float(value)
+def _bounds(values: Sequence[float | int | None]) -> tuple[float | None, ...] | None:
+    """None where no column is bounded: the mass of an edge need not be compiled then."""
+    bounds = tuple(None if value is None else float(value) for value in values)
+    return None if all(bound is None for bound in bounds) else bounds
 
 
 def _require_families(families: Sequence[ColumnFamily], shape: tuple[int, ...]) -> None:
