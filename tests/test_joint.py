@@ -8,12 +8,14 @@ from types import SimpleNamespace
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 import varfilter as vf
-from varfilter.data.dataset import Family
+from varfilter.data import Batch, Dataset, Family, Ragged, RandomWindows, Thinning
 from varfilter.models import ColumnHead
 from varfilter.testing import check_model
+from varfilter.train import fit
 from worlds import standard_error
 
 ROOT = Path(__file__).parent.parent
@@ -195,6 +197,35 @@ def test_a_model_of_a_table_keeps_its_contract():
     )  # fmt: skip
     results = check_model(model, jax.random.key(1))
     assert "missing-drops" in [result.check for result in results]
+
+
+# What training hides
+
+
+def test_thinning_hides_its_shares():
+    """Elements by themselves, and whole steps in gaps of 1 to 5, of length 3 on average."""
+    batch = Batch(jnp.ones((40, 500, 3)), jnp.ones((40, 500), bool))
+    only_elements = jnp.isnan(Thinning(0.1, 0.0)(batch, jax.random.key(0)).xs)
+    # 60,000 independent elements: 5 standard errors of 0.0012.
+    assert abs(float(only_elements.mean()) - 0.1) < 0.006
+    hidden = np.isnan(Thinning(0.0, 0.02)(batch, jax.random.key(0)).xs)
+    assert (hidden.all(axis=2) == hidden.any(axis=2)).all()
+    # Seen if no gap began here, nor one long enough at any of the four steps before.
+    seen = np.prod([1 - 0.02 * (5 - lag) / 5 for lag in range(5)])
+    # About 20,000 / 3 independent stretches, 5 standard errors of 0.003.
+    assert abs((1 - hidden[:, 5:, 0].mean()) - seen) < 0.015
+    with pytest.raises(ValueError, match="`gaps` must lie in"):
+        Thinning(0.1, 2.0)
+
+
+def test_thinning_needs_a_learner_that_allows_for_gaps():
+    rows = Ragged.of([np.zeros((5, 2), np.float32)])
+    windows = RandomWindows(Dataset("zeros", rows, rows, rows, Family(vf.Normal)), 4, 2)
+    learner = vf.EndToEnd(theta=optax.adam(1e-3), phi=None, complete=True)
+    model = vf.LinearDynamics(2, 1, hidden_size=3, key=jax.random.key(0))
+    learning = learner.init(model, vf.VariationalFilter(vf.Prior()))
+    with pytest.raises(ValueError, match="`thinning` hides observations"):
+        next(fit(learner, learning, windows, jax.random.key(0), num_updates=1, thinning=Thinning()))
 
 
 # The example's table

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from varfilter._arguments import require_key, require_positive
 from varfilter.data.batches import Batch, RandomWindows
 from varfilter.data.prefetch import prefetched
+from varfilter.data.thinned import Thinning
 from varfilter.learning import EndToEnd, Learning, Metrics, TimeParallel
 
 Learner = TimeParallel | EndToEnd
@@ -65,6 +66,7 @@ def fit(
     num_updates: int,
     updates_per_dispatch: int = 10,
     kl_weight: Weight | None = None,
+    thinning: Thinning | None = None,
 ) -> Iterator[Fitted]:
     """Learn until `num_updates` were made in all; yields after every `updates_per_dispatch`.
 
@@ -75,7 +77,8 @@ def fit(
 
     Windows that lie on the device are drawn there, in the same dispatch as the updates; others
     are read ahead, one update a dispatch. The first step of a window is conditioned on, and not
-    scored. `kl_weight` is a function of the number of the update, such as `Annealing`.
+    scored. `kl_weight` is a function of the number of the update, such as `Annealing`;
+    `thinning` hides some of each batch, and needs a learner with `complete=False`.
     """
     require_key(key)
     require_positive("num_updates", num_updates)
@@ -84,12 +87,17 @@ def fit(
         raise ValueError(
             f"`windows` must have at least 2 steps, one to condition on; got {windows.num_steps}."
         )
+    if thinning is not None and learner.complete:
+        raise ValueError(
+            "`thinning` hides observations, but `learner` has `complete=True`, a promise that"
+            " none is missing. Give `complete=False`."
+        )
     weight = Annealing() if kl_weight is None else kl_weight
     first = int(learning.num_updates)
     if isinstance(windows.values, np.ndarray):
-        dispatch = _from_host(learner, windows, key, weight, first)
+        dispatch = _from_host(learner, windows, key, weight, thinning, first)
     else:
-        dispatch = _on_device(learner, windows, key, weight, updates_per_dispatch)
+        dispatch = _on_device(learner, windows, key, weight, thinning, updates_per_dispatch)
     while first < num_updates:
         # The grid is counted from 0: a resumed run makes the dispatches of an unbroken one.
         end = min(first - first % updates_per_dispatch + updates_per_dispatch, num_updates)
@@ -99,8 +107,16 @@ def fit(
 
 
 def _update(
-    learner: Learner, learning: Learning, batch: Batch, key: PRNGKeyArray, weight: Weight, i: Any
+    learner: Learner,
+    learning: Learning,
+    batch: Batch,
+    key: PRNGKeyArray,
+    weight: Weight,
+    thinning: Thinning | None,
+    i: Any,
 ) -> tuple[Learning, Metrics]:
+    if thinning is not None:
+        batch = thinning(batch, jax.random.fold_in(jax.random.fold_in(key, 2), i))
     return learner.update(
         learning,
         batch.xs[:, 1:],
@@ -112,7 +128,12 @@ def _update(
 
 
 def _on_device(
-    learner: Learner, windows: RandomWindows, key: PRNGKeyArray, weight: Weight, most: int
+    learner: Learner,
+    windows: RandomWindows,
+    key: PRNGKeyArray,
+    weight: Weight,
+    thinning: Thinning | None,
+    most: int,
 ) -> Callable[[Learning, int, int], tuple[Learning, Metrics]]:
     @eqx.filter_jit
     def dispatch(learning: Learning, windows: RandomWindows, first: Array, end: Array) -> Any:
@@ -120,7 +141,8 @@ def _on_device(
 
         def update(i: Array, arrays: Any) -> tuple[Any, Metrics]:
             batch = windows.windows(i, jax.random.fold_in(key, 0))
-            after, metrics = _update(learner, eqx.combine(arrays, static), batch, key, weight, i)
+            learning = eqx.combine(arrays, static)
+            after, metrics = _update(learner, learning, batch, key, weight, thinning, i)
             return eqx.filter(after, eqx.is_array), metrics
 
         shapes = eqx.filter_eval_shape(update, first, arrays)[1]
@@ -146,14 +168,20 @@ def _on_device(
 
 
 def _from_host(
-    learner: Learner, windows: RandomWindows, key: PRNGKeyArray, weight: Weight, first_step: int
+    learner: Learner,
+    windows: RandomWindows,
+    key: PRNGKeyArray,
+    weight: Weight,
+    thinning: Thinning | None,
+    first_step: int,
 ) -> Callable[[Learning, int, int], tuple[Learning, Metrics]]:
     batches = prefetched(windows, jax.random.fold_in(key, 0), first_step=first_step)
 
     def call(learning: Learning, first: int, end: int) -> tuple[Learning, Metrics]:
         kept = []
         for i in range(first, end):
-            learning, metrics = _update(learner, learning, next(batches), key, weight, i)
+            batch = next(batches)
+            learning, metrics = _update(learner, learning, batch, key, weight, thinning, i)
             kept.append(metrics)
         return learning, jax.tree.map(lambda *each: jnp.stack(each), *kept)
 
