@@ -139,7 +139,7 @@ def _of_table(path: Path, rest: Sequence[str]) -> "Experiment":
     from varfilter.experiments import Source
     from varfilter.experiments.tables import table_experiment
 
-    # Whole: the run has to find it from any folder.
+    # Whole, as below.
     source = Source(str(path.resolve()))
     reading = _reading_class()
     only = dataclasses.make_dataclass(
@@ -166,4 +166,8 @@ def _reading_class() -> type[Any]:
 def _as_source(reading: Any) -> "Source":
     from varfilter.experiments import Source
 
-    return Source(**vars(reading))
+    given = vars(reading)
+    if given["at"] is not None:
+        # Whole: the run has to find it from any folder.
+        given = given | {"at": str(Path(given["at"]).expanduser().resolve())}
+    return Source(**given)

@@ -107,7 +107,8 @@ class _Lines:
         line, train = event.line, event.line["train"]
         parts = ""
         if "kl" in train:
-            parts = f" (reconstruction {train['reconstruction']:.4g}, KL {train['kl']:.4g})"
+            weight = f" times {line['kl_weight']:.2g}" if line["kl_weight"] < 1.0 else ""
+            parts = f" (reconstruction {train['reconstruction']:.4g}, KL {train['kl']:.4g}{weight})"
         skipped = f", {line['num_skipped']} skipped" if line["num_skipped"] else ""
         left = None if self.updated is None else self.pace.left(self.updated)
         return (
@@ -169,7 +170,7 @@ class _Live:
             picture.add_row("pace", f"{rate:.3g} updates/s, {_duration(left)} left")
         parts = f"{means.free_energy:.4f} nats per step"
         if means.kl is not None and means.reconstruction is not None:
-            parts += f" = reconstruction {means.reconstruction:.4f} + KL {means.kl:.4f}"
+            parts += f": reconstruction {means.reconstruction:.4f}, KL {means.kl:.4f}"
         picture.add_row("free energy", parts)
         if means.free_energies.size > 1:
             prior, *others = (f"{value:.4f}" for value in means.free_energies)

@@ -107,13 +107,21 @@ def train(
 
     state = Progress(learner.init(model, filter), model, filter)
     found, refused = newest_checkpoint(run.checkpoints, state)
-    best = Best()
+    best, kept_best = Best(), 0
+    if found is None and refused:
+        raise ValueError(
+            f"No checkpoint in {str(run.checkpoints)!r} can be gone on from, so nothing was"
+            f" changed. {refused[0]} Or begin anew with another `--out`."
+        )
+    run.cut_metrics(0 if found is None else found.step)
     if found is not None:
         state, best = found.state, Best(**found.manifest["best"])
-        run.cut_metrics(found.step)
-    if found is not None or refused:
-        yield Resumed(0 if found is None else found.step, tuple(refused))
-    keeper = _Keeper(run, seconds_per_checkpoint, best.step)
+        if reason := run.why_best_is_bad():
+            refused.append(f"{reason} It is written again.")
+        else:
+            kept_best = best.step
+        yield Resumed(found.step, tuple(refused))
+    keeper = _Keeper(run, seconds_per_checkpoint, kept_best)
 
     epochs = fit(
         learner,
@@ -135,8 +143,12 @@ def train(
     try:
         while step < min(last, num_updates):
             fitted = next(epochs)
-            state = Progress(fitted.learning, state.best_model, state.best_filter)
-            step, seconds = fitted.num_updates, time.perf_counter() - begin
+            # In one assignment, here and below: no signal comes between its halves.
+            state, step = (
+                Progress(fitted.learning, state.best_model, state.best_filter),
+                fitted.num_updates,
+            )
+            seconds = time.perf_counter() - begin
             averages.add(fitted.metrics)
             epoch = -(-step // per_epoch)
             skipped = int(state.learning.num_skipped)
@@ -148,9 +160,11 @@ def train(
                 scores = held_out.evaluate(state.learning.filter, state.learning.model, keys.valid)
                 is_best = scores.nats < best.valid
                 if is_best:
-                    best = Best(scores.nats, step)
                     learning = state.learning
-                    state = Progress(learning, learning.model, learning.filter)
+                    state, best = (
+                        Progress(learning, learning.model, learning.filter),
+                        Best(scores.nats, step),
+                    )
                 line = {
                     "step": step,
                     "epoch": step / per_epoch,
@@ -213,7 +227,7 @@ class _Keeper:
             return
         run = self.run
         # The best first: a checkpoint never speaks of a better one than is there.
-        if best.step > self.kept_best or not (run.folder / "best.safetensors").exists():
+        if best.step > self.kept_best:
             run.keep_best(Trained(state.best_model, state.best_filter, best.step, best.valid))
         manifest = {
             "experiment": as_json(run.experiment),
