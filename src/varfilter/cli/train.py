@@ -71,10 +71,13 @@ def train_command(words: Sequence[str]) -> int:
 
 def _train(experiment: "Experiment", options: Options) -> int:
     from varfilter.cli.progress import shown_by
+    from varfilter.data.extras import require
     from varfilter.experiments import Run, train
 
     assert options.out is not None
     _require_seconds(options.checkpoint_seconds)
+    if options.tensorboard:
+        require("tensorboardX", extra="tensorboard")
     # A single place for several devices: what `train` needs of them is decided here.
     loaded = experiment.data.load()
     run = Run.begin(options.out, experiment, loaded)
