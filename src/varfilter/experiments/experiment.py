@@ -33,8 +33,8 @@ class Published:
     """
 
     table: str
-    nats: float
-    corrected: float
+    nats: float | int
+    corrected: float | int
     num_iterations: int = 1
 
 
@@ -67,7 +67,7 @@ class Experiment:
     schedule: Schedule = Schedule()
     seed: int = 0
     published: Published | None = None
-    minutes: float | None = None
+    minutes: float | int | None = None
     """On one H200, where a run of ours has shown it."""
 
     def keys(self) -> Keys:

@@ -1,6 +1,8 @@
 """How large an experiment is, told without its data and without allocating anything."""
 
+import functools
 import math
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -9,7 +11,8 @@ import numpy as np
 from varfilter.data.dataset import Dataset, Family
 from varfilter.data.ragged import Ragged
 from varfilter.distributions import Bernoulli, DiscretizedNormal
-from varfilter.experiments.experiment import Experiment
+from varfilter.experiments.choices import FilterChoice
+from varfilter.experiments.experiment import Experiment, Sizes
 
 # One observation of the data sets of the named experiments; the width of a level does not matter.
 _MUSIC = (88,), Family(Bernoulli)
@@ -28,22 +31,25 @@ OBSERVATIONS: dict[str, tuple[tuple[int, ...], Family]] = {
 }
 
 
-def num_parameters(experiment: Experiment, dataset: Dataset | None = None) -> int | None:
-    """Of the model and the inference network together; None if the data are not known.
-
-    Without a data set: for observations such as those of the experiment's.
-    """
-    dataset = _stand_in(experiment.data.source) if dataset is None else dataset
-    if dataset is None:
+def num_parameters(experiment: Experiment) -> int | None:
+    """Of the model and the inference network together; None if the data are not known here."""
+    if experiment.data.source not in OBSERVATIONS:
         return None
-    built = eqx.filter_eval_shape(lambda: experiment.build(dataset)[:2])
-    leaves = (leaf for leaf in jax.tree.leaves(built) if isinstance(leaf, jax.ShapeDtypeStruct))
-    return sum(math.prod(leaf.shape) for leaf in leaves)
+    shape, family = OBSERVATIONS[experiment.data.source]
+    return _counted(experiment.model, experiment.filter, shape, family)
 
 
-def _stand_in(source: str) -> Dataset | None:
-    if source not in OBSERVATIONS:
-        return None
-    shape, family = OBSERVATIONS[source]
+# Many experiments are the same model on other data.
+@functools.cache
+def _counted(sizes: Sizes, choice: FilterChoice, shape: tuple[int, ...], family: Family) -> int:
     empty = Ragged(np.zeros((0, *shape), np.float32), np.zeros(0, np.int64))
-    return Dataset(source, empty, empty, empty, family)
+    dataset = Dataset("stand-in", empty, empty, empty, family)
+
+    def build() -> Any:
+        key = jax.random.key(0)
+        model = sizes.build(dataset, key)
+        return model, choice.build(model, key)
+
+    leaves = jax.tree.leaves(eqx.filter_eval_shape(build))
+    arrays = (leaf for leaf in leaves if isinstance(leaf, jax.ShapeDtypeStruct))
+    return sum(math.prod(leaf.shape) for leaf in arrays)
