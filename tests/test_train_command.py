@@ -1,4 +1,4 @@
-"""`varfilter train`, `evaluate` and `list` as users type them, and what they say when they cannot."""
+"""`varfilter train`, `evaluate` and `list` as users type them, and what they refuse."""
 
 import io
 import json
@@ -524,9 +524,7 @@ def test_places_where_nothing_can_be_written(songs, varfilter, tmp_path):
     code, _, err = varfilter("train", "srnn-jsb-avf", *TINY, "--data.at", songs, "--out", out)
     assert code == 2
     assert "Cannot write" in err
-    code, _, err = varfilter(
-        "train", "srnn-jsb-avf", *TINY, "--data.at", songs, "--out", tmp_path
-    )
+    code, _, err = varfilter("train", "srnn-jsb-avf", *TINY, "--data.at", songs, "--out", tmp_path)
     assert code == 2
     assert "other things in it" in err
     assert (tmp_path / "file").read_text() == "mine"

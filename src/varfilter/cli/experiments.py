@@ -61,7 +61,7 @@ def _described() -> dict[str, dict[str, Any]]:
 
 def _print(found: dict[str, dict[str, Any]]) -> None:
     titles = ("experiment", "data", "parameters", "epochs", "updates", "minutes", "paper")
-    rows = [titles]
+    rows: list[tuple[str, ...]] = [titles]
     for name, facts in found.items():
         published, minutes = facts["published"], facts["minutes"]
         rows.append(

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,7 +90,7 @@ def train(
     max_updates: int | None = None,
     seconds_per_checkpoint: float = 30.0,
     updates_per_dispatch: int = 50,
-) -> Iterator[Event]:
+) -> Generator[Event, None, None]:
     """Train a run from where it stands to its end, or until `max_updates` were made in all.
 
     Every `seconds_per_checkpoint`, and when it ends or is left, the state is saved; after a
