@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 import types
 from dataclasses import replace
@@ -194,17 +195,22 @@ def test_a_run_holds_all_there_is_to_know(unbroken, songs):
     assert (trained.step, trained.valid) == (best["step"], best["valid"]["nats"])
 
 
-def killed(folder, songs, sent, random):
-    """Train until a checkpoint is new, and a moment longer; then send the signal."""
-    before = kept_checkpoints(folder / "checkpoints")[:1]
-    child = start("train", "srnn-jsb-avf", *TINY, "--data.at", songs, "--out", folder)
+def wait_for_a_new_checkpoint(folder, before, random):
+    """And a moment longer."""
     end = time.monotonic() + 200
     while kept_checkpoints(folder / "checkpoints")[:1] == before and time.monotonic() < end:
         time.sleep(0.005)
     time.sleep(random.uniform(0.0, 0.15))
-    child.send_signal(sent)
-    out, err = child.communicate(timeout=100)
-    return child.returncode, out, err
+
+
+def kill(folder, songs, random):
+    """Train in a process of its own, and kill it."""
+    before = kept_checkpoints(folder / "checkpoints")[:1]
+    child = start("train", "srnn-jsb-avf", *TINY, "--data.at", songs, "--out", folder)
+    wait_for_a_new_checkpoint(folder, before, random)
+    child.send_signal(signal.SIGKILL)
+    child.communicate(timeout=100)
+    assert child.returncode == -signal.SIGKILL
 
 
 def assert_the_same(folder, unbroken):
@@ -218,31 +224,39 @@ def assert_the_same(folder, unbroken):
     assert valid == others
 
 
-def finished(folder, songs):
-    child = start("train", "srnn-jsb-avf", *TINY, "--data.at", songs, "--out", folder)
-    _, err = child.communicate(timeout=300)
-    assert child.returncode == 0, err
-    assert "Going on from step" in err
-
-
-def test_killed_and_terminated_it_ends_with_the_same_bits(unbroken, songs, tmp_path):
+def test_killed_and_terminated_it_ends_with_the_same_bits(unbroken, songs, varfilter, tmp_path):
     folder, random = tmp_path / "killed", np.random.default_rng(time.time_ns())
-    code, _, _ = killed(folder, songs, signal.SIGKILL, random)
-    assert code == -signal.SIGKILL
-    code, out, err = killed(folder, songs, signal.SIGTERM, random)
-    assert code == 130, err
-    assert f"varfilter train {folder}" in out
-    assert "Stopping after these updates" in err
-    finished(folder, songs)
+    kill(folder, songs, random)
+    before = kept_checkpoints(folder / "checkpoints")[:1]
+
+    def terminate():
+        wait_for_a_new_checkpoint(folder, before, random)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    # If it comes too late it must not end the tests.
+    own = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    thread = threading.Thread(target=terminate)
+    try:
+        thread.start()
+        code, out, err = varfilter("train", folder, "--checkpoint-seconds", 0)
+    finally:
+        thread.join()
+        signal.signal(signal.SIGTERM, own)
+    assert code == 130
+    assert f"To go on: varfilter train {folder}" in out
+    assert kept_checkpoints(folder / "checkpoints")[0][0] < LAST
+    code, _, err = varfilter("train", folder)
+    assert code == 0
+    assert "Going on from step" in err
     assert_the_same(folder, unbroken[0])
 
 
 @pytest.mark.slow
-def test_killed_five_times_at_random_moments(unbroken, songs, tmp_path):
+def test_killed_five_times_at_random_moments(unbroken, songs, varfilter, tmp_path):
     folder, random = tmp_path / "killed", np.random.default_rng(time.time_ns())
     for _ in range(5):
-        assert killed(folder, songs, signal.SIGKILL, random)[0] == -signal.SIGKILL
-    finished(folder, songs)
+        kill(folder, songs, random)
+    assert varfilter("train", folder)[0] == 0
     assert_the_same(folder, unbroken[0])
 
 
