@@ -9,6 +9,9 @@ import tyro
 from varfilter.cli.data import Data
 from varfilter.cli.demo import Demo
 from varfilter.cli.doctor import Doctor
+from varfilter.cli.evaluate import Evaluate
+from varfilter.cli.experiments import ListExperiments
+from varfilter.cli.train import Train, train_command
 
 DESCRIPTION = """Learn deep state-space models from sequences, and filter with them online.
 
@@ -17,6 +20,11 @@ examples:
   varfilter demo --out page --seed 1
   varfilter doctor                  check the mathematics on this machine's hardware
   varfilter doctor --json           the same for programs; exit code 1 if a check fails
+  varfilter list                    the experiments that have a name
+  varfilter train srnn-jsb-avf      train one; every field is an option (--help after the name)
+  varfilter train readings.csv      train on your own table
+  varfilter train runs/srnn-jsb-avf go on with a run
+  varfilter evaluate runs/srnn-jsb-avf
   varfilter data list               the data sets that have a name, and which are here
   varfilter data fetch jsb          get one, checked
   varfilter data check readings.csv what a set holds: a name, or your own file or folder
@@ -27,6 +35,9 @@ examples:
 Command = (
     Annotated[Demo, tyro.conf.subcommand("demo")]
     | Annotated[Doctor, tyro.conf.subcommand("doctor")]
+    | Annotated[ListExperiments, tyro.conf.subcommand("list")]
+    | Annotated[Train, tyro.conf.subcommand("train")]
+    | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
     | Data
 )
 
@@ -50,8 +61,22 @@ def _main() -> None:
         return
     arguments = sys.argv[1:]
     # A command that needs another after it says what there is.
-    if arguments in ([], ["data"]):
+    if arguments in ([], ["data"], ["train"]):
         arguments.append("--help")
+    try:
+        code = _called(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:  # `| head` has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    sys.exit(code)
+
+
+def _called(arguments: list[str]) -> int:
+    """The exit code of the command."""
+    # Its options are those of the experiment, which the first word names.
+    if arguments[0] == "train" and not {"-h", "--help"}.issuperset(arguments[1:]):
+        return train_command(arguments[1:])
     command = tyro.cli(
         Command,
         prog="varfilter",
@@ -59,13 +84,7 @@ def _main() -> None:
         args=arguments,
         config=(tyro.conf.OmitSubcommandPrefixes,),
     )
-    try:
-        code = command()
-        sys.stdout.flush()
-    except BrokenPipeError:  # `| head` has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
-    sys.exit(code)
+    return command()
 
 
 if __name__ == "__main__":
