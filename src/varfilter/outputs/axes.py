@@ -27,6 +27,12 @@ def own_names(columns: Sequence[str], wanted: Iterable[str]) -> dict[str, str]:
     return names
 
 
+def quantile_name(level: float) -> str:
+    """`q05` for 0.05, `q97.5` for 0.975."""
+    whole, point, rest = f"{100 * level:.6g}".partition(".")
+    return f"q{whole.zfill(2)}{point}{rest}"
+
+
 def restored(dataset: Dataset, xs: Any) -> np.ndarray:
     """x * scale + offset: values in the user's units, of the precision of `xs`."""
     xs = np.asarray(xs)
