@@ -172,10 +172,10 @@ def test_the_numbers_are_those_of_run(world, from_file):
     model, filter, _, _ = run.trained()
     readings = run.table.read_like(world / "new.csv")
     xs = readings.xs[0]
-    # The program of the forecasts too, which have no use for a step of padding either.
-    padded = np.concatenate([xs[1:], np.full((1, 2), np.nan, np.float32)])
+    # The program of the forecasts too, with their padding.
+    padded = np.concatenate([xs[1:], np.full((57, 2), np.nan, np.float32)])
     belief = ready(run).begun(xs[0])
-    key, mask = jax.random.key(0), np.arange(8) < 7
+    key, mask = jax.random.key(0), np.arange(64) < 7
     _, filtered = vf.run(filter, model, padded, key, mask=mask, belief=belief)
     filtered = jax.tree.map(lambda leaf: leaf[:7], filtered)
     surprise = [row["surprise"] for row in from_file[1:8]]

@@ -26,8 +26,9 @@ from varfilter.outputs.rows import Row
 from varfilter.outputs.steps import step_rows
 from varfilter.predictive import Predicted, predict, run_predictive
 
-# Steps that are filtered at once. Lengths are powers of two: few programs serve all sequences.
-FEWEST, MOST = 8, 256
+# Steps that are filtered at once, and a shorter sequence is padded to: one program serves them
+# all, and compiling it takes longer than filtering thousands of steps. A film's step does not.
+NUM_STEPS, NUM_STEPS_OF_FILM = 64, 16
 # Draws of a prediction. Each is a pass through the decoder, and a film's is large.
 NUM_SAMPLES, NUM_SAMPLES_OF_FILM = 128, 16
 
@@ -48,6 +49,11 @@ class Ready:
     def dataset(self) -> Dataset:
         """What is known of the run's data."""
         return dataset_of(self.data)
+
+    @property
+    def num_steps(self) -> int:
+        """That are filtered at once."""
+        return NUM_STEPS_OF_FILM if medium(self.data) == "film" else NUM_STEPS
 
     def begun(self, x0: np.ndarray) -> Belief:
         """The belief after the first observation, which is conditioned on and not scored."""
@@ -176,7 +182,7 @@ def _filtered(ours: Ready, sequences: Iterator[Recorded]) -> Iterator[Row]:
     for recorded in sequences:
         belief = ours.begun(recorded.xs[0])
         yield ours.first_row(recorded)
-        for begin, num_steps, xs, mask in _chunks(recorded.xs):
+        for begin, num_steps, xs, mask in _chunks(recorded.xs, ours.num_steps):
             belief, *found = run_predictive(
                 ours.filter, ours.model, xs, ours.key,
                 mask=mask, belief=belief, num_samples=ours.num_samples, levels=ours.levels,
@@ -187,16 +193,13 @@ def _filtered(ours: Ready, sequences: Iterator[Recorded]) -> Iterator[Row]:
 
 def _last_belief(ours: Ready, recorded: Recorded) -> Belief:
     belief = ours.begun(recorded.xs[0])
-    for _, _, xs, mask in _chunks(recorded.xs):
+    for _, _, xs, mask in _chunks(recorded.xs, ours.num_steps):
         belief, _ = run(ours.filter, ours.model, xs, ours.key, mask=mask, belief=belief)
     return belief
 
 
-def _chunks(xs: np.ndarray) -> Iterator[tuple[int, int, np.ndarray, np.ndarray]]:
+def _chunks(xs: np.ndarray, size: int) -> Iterator[tuple[int, int, np.ndarray, np.ndarray]]:
     """(first step, how many, they with padding, which exist) of the steps after the first."""
-    size = FEWEST
-    while size < min(len(xs) - 1, MOST):
-        size *= 2
     for begin in range(1, len(xs), size):
         part = xs[begin : begin + size]
         padded = np.full((size, *xs.shape[1:]), np.nan, xs.dtype)
