@@ -11,6 +11,9 @@ from varfilter.cli.demo import Demo
 from varfilter.cli.doctor import Doctor
 from varfilter.cli.evaluate import Evaluate
 from varfilter.cli.experiments import ListExperiments
+from varfilter.cli.filter import Filter
+from varfilter.cli.forecast import Forecast
+from varfilter.cli.sample import Sample
 from varfilter.cli.train import Train, train_command
 
 DESCRIPTION = """Learn deep state-space models from sequences, and filter with them online.
@@ -25,6 +28,9 @@ examples:
   varfilter train readings.csv      train on your own table
   varfilter train runs/srnn-jsb-avf go on with a run
   varfilter evaluate runs/srnn-jsb-avf
+  varfilter filter runs/readings new.csv --out filtered.csv
+  varfilter forecast runs/readings new.csv --horizon 24
+  varfilter sample runs/srnn-jsb-avf --out tune.mid
   varfilter data list               the data sets that have a name, and which are here
   varfilter data fetch jsb          get one, checked
   varfilter data check readings.csv what a set holds: a name, or your own file or folder
@@ -38,6 +44,9 @@ Command = (
     | Annotated[ListExperiments, tyro.conf.subcommand("list")]
     | Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
+    | Annotated[Filter, tyro.conf.subcommand("filter")]
+    | Annotated[Forecast, tyro.conf.subcommand("forecast")]
+    | Annotated[Sample, tyro.conf.subcommand("sample")]
     | Data
 )
 

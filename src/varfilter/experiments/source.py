@@ -5,6 +5,8 @@ from typing import Any, Literal
 
 from varfilter.data.catalogue import Loaded, load_with_notes
 
+# What the data are called that came from memory, and not from a file.
+FRAME = "<frame>"
 # Those that do not go to the reader under their own name.
 _OURS = ("source", "at", "split_by", "kinds")
 
@@ -60,6 +62,11 @@ class Source:
 
     def load(self) -> Loaded:
         """The data set, how it was read, and, of a table, what reads another like it."""
+        if self.source == FRAME:
+            raise ValueError(
+                "These data were a table in memory, not a file: they cannot be read again. Fit"
+                " anew, or filter other data with the run."
+            )
         return load_with_notes(self.source, at=self.at, **self.options())
 
 
