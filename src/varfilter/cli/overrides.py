@@ -38,6 +38,10 @@ class Options:
     tensorboard: tyro.conf.FlagCreatePairsOff[bool] = False
     """Write the metrics to DIR/tensorboard too."""
 
+    distributed: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Train together with other processes, each started with the same words: by `srun` or
+    `mpirun`, or with JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID set."""
+
     quiet: tyro.conf.FlagCreatePairsOff[bool] = False
     """Print the last lines only."""
 

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
 import tyro
@@ -13,6 +13,8 @@ from varfilter.cli.refusals import refusals
 from varfilter.cli.stopping import Stopping
 
 if TYPE_CHECKING:
+    from jax.sharding import Mesh
+
     from varfilter.experiments import Experiment, Run
     from varfilter.experiments.training import Stopped
 
@@ -72,15 +74,19 @@ def train_command(words: Sequence[str]) -> int:
 def _train(experiment: "Experiment", options: Options) -> int:
     from varfilter.cli.progress import shown_by
     from varfilter.data.extras import require
+    from varfilter.devices import is_first_process
     from varfilter.experiments import Run, train
 
-    assert options.out is not None
+    out = options.out
+    assert out is not None
     _require_seconds(options.checkpoint_seconds)
     if options.tensorboard:
         require("tensorboardX", extra="tensorboard")
-    # A single place for several devices: what `train` needs of them is decided here.
+    devices = _devices(experiment, together=options.distributed)
+    if not is_first_process():
+        options = replace(options, quiet=True, tensorboard=False)
     loaded = experiment.data.load()
-    run = Run.begin(options.out, experiment, loaded)
+    run = Run.begin(out, experiment, loaded)
     notes = () if options.quiet else loaded.notes
     for note in notes:
         print(note, file=sys.stderr)
@@ -89,6 +95,7 @@ def _train(experiment: "Experiment", options: Options) -> int:
         loaded.dataset,
         max_updates=options.max_updates,
         seconds_per_checkpoint=options.checkpoint_seconds,
+        devices=devices,
     )
     stopped = None
     try:
@@ -109,8 +116,20 @@ def _train(experiment: "Experiment", options: Options) -> int:
     if stopped is None:
         print(_how_to_go_on(run, "Stopped, and saved."))
         return 130
-    _print_end(run, stopped)
+    if is_first_process():
+        _print_end(run, stopped)
     return 0
+
+
+def _devices(experiment: "Experiment", *, together: bool) -> "Mesh | None":
+    """All devices of all processes, to share each batch; None where there is only one."""
+    import jax
+
+    from varfilter.devices import connect, device_mesh
+
+    if together:
+        connect()
+    return device_mesh(experiment.schedule.batch_size) if jax.device_count() > 1 else None
 
 
 def _require_seconds(seconds: float) -> None:

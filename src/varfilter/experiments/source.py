@@ -32,7 +32,8 @@ class Source:
     percussion: bool | None = None
     """MIDI: with the notes of drums."""
     sequence: str | None = None
-    """Tables: the column that tells sequences apart (none: all rows are one)."""
+    """Tables: the column that tells sequences apart (one named run, series, ...); none: all
+    rows are one."""
     time: str | None = None
     """Tables: the column of times (the one that looks like it); none: rows are steps."""
     step: float | None = None
@@ -54,8 +55,9 @@ class Source:
             given["split"] = self.split_by
         if given.get("percussion") is False:
             del given["percussion"]
-        if self.time == "none":
-            given["time"] = False
+        for name in ("time", "sequence"):
+            if given.get(name) == "none":
+                given[name] = False
         if self.kinds is not None:
             given["kinds"] = dict(map(_pair, self.kinds))
         return given
