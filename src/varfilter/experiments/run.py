@@ -22,6 +22,7 @@ from varfilter.checkpoint import (
 from varfilter.data.catalogue import Loaded
 from varfilter.data.dataset import Dataset
 from varfilter.data.tables import Table
+from varfilter.devices import is_first_process
 from varfilter.experiments.experiment import Experiment, as_json, differences, from_json
 from varfilter.experiments.facts import dataset_like, facts_of, table_like
 from varfilter.filters import AbstractFilter
@@ -84,7 +85,10 @@ class Run:
 
     @classmethod
     def begin(cls, folder: str | Path, experiment: Experiment, loaded: Loaded) -> "Run":
-        """A new run in `folder`, or the one that is there, if it is of the same experiment."""
+        """A new run in `folder`, or the one that is there, if it is of the same experiment.
+
+        Of several processes the first alone writes.
+        """
         folder = Path(folder).expanduser()
         if (folder / "run.json").exists():
             run = cls.load(folder)
@@ -93,18 +97,9 @@ class Run:
             if run.is_begun:
                 run._require_same(experiment, loaded.dataset)
                 record = run.record | {"experiment": as_json(experiment)}
-                if record != run.record:
-                    run._write(record)
+                if record != run.record and is_first_process():
+                    write_whole(folder / "run.json", json.dumps(record, indent=1))
                 return cls(folder, experiment, record)
-        elif folder.is_dir() and any(folder.iterdir()):
-            raise FileExistsError(
-                f"`--out {folder}` is a folder with other things in it, and not a run. Give a new"
-                " folder, or an empty one."
-            )
-        try:
-            (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise _unwritable(folder, error) from None
         record = {
             "version": VERSION,
             "experiment": as_json(experiment),
@@ -113,9 +108,10 @@ class Run:
             "begun": datetime.now(UTC).isoformat(timespec="seconds"),
             **surroundings(),
         }
-        run = cls(folder, experiment, record)
-        run._write(record)
-        return run
+        if is_first_process():
+            _make(folder)
+            write_whole(folder / "run.json", json.dumps(record, indent=1))
+        return cls(folder, experiment, record)
 
     @functools.cached_property
     def loaded(self) -> Loaded:
@@ -209,9 +205,6 @@ class Run:
     def _best(self) -> Path:
         return self.folder / "best.safetensors"
 
-    def _write(self, record: dict[str, Any]) -> None:
-        write_whole(self.folder / "run.json", json.dumps(record, indent=1))
-
     def _require_same(self, experiment: Experiment, dataset: Dataset) -> None:
         for name, (mine, given) in differences(self.experiment, experiment).items():
             if not name.startswith(MAY_DIFFER):
@@ -230,6 +223,18 @@ class Run:
                 f" trained on: their sha256 is {now[:12]}..., it was {known[:12]}.... Put the old"
                 " ones back, or begin a new run with another `--out`."
             )
+
+
+def _make(folder: Path) -> None:
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / "run.json").exists():
+        raise FileExistsError(
+            f"`--out {folder}` is a folder with other things in it, and not a run. Give a new"
+            " folder, or an empty one."
+        )
+    try:
+        (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(folder, error) from None
 
 
 def write_whole(path: Path, text: str) -> None:

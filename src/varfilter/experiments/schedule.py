@@ -3,12 +3,16 @@
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import optax
 
 from varfilter._arguments import require_positive
+from varfilter.data.thinned import Thinning
 from varfilter.filters import AbstractFilter, VariationalFilter
 from varfilter.learning import EndToEnd, TimeParallel
 from varfilter.train import Annealing
+
+LONGEST_WINDOW = 64
 
 
 @dataclass(frozen=True)
@@ -19,6 +23,8 @@ class Adam:
     """In the first epoch."""
     decay: float = 0.999
     """The learning rate is multiplied by this after each epoch."""
+    epsilon: float = 1e-8
+    """Added to the root of the mean square gradient: what is far below it hardly moves."""
     clip_norm: float | None = None
     """Gradients of a greater norm are scaled down to it."""
     weight_decay: float = 0.0
@@ -40,9 +46,9 @@ class Adam:
         rate = optax.exponential_decay(
             self.learning_rate, steps_per_epoch, self.decay, staircase=True
         )
-        adam = optax.adam(rate)
+        adam = optax.adam(rate, eps=self.epsilon)
         if self.weight_decay > 0.0:
-            adam = optax.adamw(rate, weight_decay=self.weight_decay)
+            adam = optax.adamw(rate, eps=self.epsilon, weight_decay=self.weight_decay)
         if self.clip_norm is None:
             return adam
         return optax.chain(optax.clip_by_global_norm(self.clip_norm), adam)
@@ -82,8 +88,9 @@ class Schedule:
     """How long to train."""
     batch_size: int = 16
     """Windows in a batch."""
-    num_steps: int = 25
-    """Steps in a window; the first is conditioned on, and not scored."""
+    num_steps: int | None = 25
+    """Steps in a window; the first is conditioned on, and not scored. None: 64, or fewer where
+    that would leave out more than one training sequence in ten."""
     windows_per_epoch: int | None = None
     """Call so many windows an epoch, instead of one of each sequence."""
     annealing_epochs: int = 0
@@ -94,6 +101,10 @@ class Schedule:
     """How often the validation part is scored, whole; the best checkpoint is kept."""
     patience_epochs: int | None = None
     """Stop when validation has not improved for so many epochs after annealing."""
+    hidden_elements: float = 0.0
+    """Hide this share of the elements of each training window."""
+    hidden_gaps: float = 0.0
+    """The chance that at a step of a training window a gap of 1 to 5 hidden steps begins."""
 
     def __post_init__(self):
         for name in ("num_epochs", "batch_size", "epochs_per_validation"):
@@ -101,7 +112,7 @@ class Schedule:
         for name in ("windows_per_epoch", "patience_epochs"):
             if getattr(self, name) is not None:
                 require_positive(f"schedule.{name}", getattr(self, name))
-        if self.num_steps < 2:
+        if self.num_steps is not None and self.num_steps < 2:
             raise ValueError(
                 "`schedule.num_steps` must be at least 2, one to condition on; got"
                 f" {self.num_steps}."
@@ -112,6 +123,20 @@ class Schedule:
         if self.windows_per_epoch is None:
             return num_batches
         return max(1, -(-self.windows_per_epoch // self.batch_size))
+
+    def window_steps(self, lengths: np.ndarray) -> int:
+        """For training sequences of so many steps each."""
+        if self.num_steps is not None:
+            return self.num_steps
+        if not lengths.size:
+            return LONGEST_WINDOW
+        return max(2, min(LONGEST_WINDOW, int(np.quantile(lengths, 0.1, method="lower"))))
+
+    def thinning(self) -> Thinning | None:
+        """What is hidden of each training window; None: nothing."""
+        if self.hidden_elements == self.hidden_gaps == 0.0:
+            return None
+        return Thinning(self.hidden_elements, self.hidden_gaps)
 
     def annealing(self, updates_per_epoch: int) -> Annealing:
         """The weight of the KL by the number of the update."""

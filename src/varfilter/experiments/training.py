@@ -10,10 +10,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
 from varfilter._arguments import require_positive
 from varfilter.checkpoint import Checkpoint, keep_checkpoint, newest_checkpoint
 from varfilter.data.dataset import Dataset
+from varfilter.devices import is_first_process, of_first_process
 from varfilter.evaluate import Evaluation, HeldOut
 from varfilter.experiments.experiment import as_json
 from varfilter.experiments.run import Run, Trained
@@ -90,11 +92,13 @@ def train(
     max_updates: int | None = None,
     seconds_per_checkpoint: float = 30.0,
     updates_per_dispatch: int = 50,
+    devices: Mesh | None = None,
 ) -> Generator[Event, None, None]:
     """Train a run from where it stands to its end, or until `max_updates` were made in all.
 
     Every `seconds_per_checkpoint`, and when it ends or is left, the state is saved; after a
     crash it goes on from there, and ends with the bits of a run that was never interrupted.
+    `devices` as in `fit`: of several processes the first alone reads and writes the folder.
     """
     experiment, schedule = run.experiment, run.experiment.schedule
     windows = experiment.windows(dataset, on_device=dataset.train.values.nbytes <= ON_DEVICE)
@@ -106,21 +110,9 @@ def train(
     last = num_updates if max_updates is None else require_positive("max_updates", max_updates)
 
     state = Progress(learner.init(model, filter), model, filter)
-    found, refused = newest_checkpoint(run.checkpoints, state)
-    best, kept_best = Best(), 0
-    if found is None and refused:
-        raise ValueError(
-            f"No checkpoint in {str(run.checkpoints)!r} can be gone on from, so nothing was"
-            f" changed. {refused[0]} Or begin anew with another `--out`."
-        )
-    run.cut_metrics(0 if found is None else found.step)
-    if found is not None:
-        state, best = found.state, Best(**found.manifest["best"])
-        if reason := run.why_best_is_bad():
-            refused.append(f"{reason} It is written again.")
-        else:
-            kept_best = best.step
-        yield Resumed(found.step, tuple(refused))
+    state, best, kept_best, refused = _newest(run, state)
+    if int(state.learning.num_updates) or refused:
+        yield Resumed(int(state.learning.num_updates), refused)
     keeper = _Keeper(run, seconds_per_checkpoint, kept_best)
 
     epochs = fit(
@@ -132,6 +124,8 @@ def train(
         updates_per_dispatch=min(updates_per_dispatch, per_epoch),
         updates_per_epoch=per_epoch,
         kl_weight=schedule.annealing(per_epoch),
+        thinning=schedule.thinning(),
+        devices=devices,
     )
     begin, step = time.perf_counter(), int(state.learning.num_updates)
     averages = _Averages()
@@ -175,7 +169,8 @@ def train(
                     "best": best.valid,
                     "num_skipped": skipped,
                 }
-                run.append_metrics(line)
+                if is_first_process():
+                    run.append_metrics(line)
                 keeper.keep_now_and_then(state, step, best)
                 yield Validated(line, is_best)
                 if _is_stale(schedule, best, epoch, per_epoch):
@@ -186,6 +181,33 @@ def train(
     finally:
         keeper.keep(state, step, best)
     yield Stopped(reason, step, best)
+
+
+def _newest(run: Run, state: Progress) -> tuple[Progress, Best, int, tuple[str, ...]]:
+    """Where training stands: (the state, the best so far, which best is kept, what was refused).
+
+    Where no checkpoint is good nothing is begun anew: that would overwrite what can be repaired.
+    """
+    best, kept_best, refused = Best(), 0, []
+    if is_first_process():
+        found, refused = newest_checkpoint(run.checkpoints, state)
+        if found is None and refused:
+            raise ValueError(
+                f"No checkpoint in {str(run.checkpoints)!r} can be gone on from, so nothing was"
+                f" changed. {refused[0]} Or begin anew with another `--out`."
+            )
+        run.cut_metrics(0 if found is None else found.step)
+        if found is not None:
+            state, best = found.state, Best(**found.manifest["best"])
+            kept_best = best.step
+            if best.step and (reason := run.why_best_is_bad()):
+                refused.append(f"{reason} It is written again.")
+                kept_best = 0
+    # float64 would be cut on its way: the score goes as its bits.
+    bits = np.asarray([best.valid], np.float64).view(np.uint32)
+    state, bits, step = of_first_process((state, bits, np.asarray(best.step)))
+    best = Best(float(bits.view(np.float64)[0]), int(step))
+    return state, best, kept_best, tuple(refused)
 
 
 def summary(scores: Evaluation) -> dict[str, Any]:
@@ -223,7 +245,7 @@ class _Keeper:
             self.keep(state, step, best)
 
     def keep(self, state: Progress, step: int, best: Best) -> None:
-        if step == self.kept_step or step == 0:
+        if step == self.kept_step or step == 0 or not is_first_process():
             return
         run = self.run
         # The best first: a checkpoint never speaks of a better one than is there.
