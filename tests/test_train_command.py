@@ -24,6 +24,7 @@ import varfilter as vf
 from refusals import as_users_run_it  # noqa: F401
 from varfilter import _saved, cli
 from varfilter.checkpoint import CHECKPOINT, kept_checkpoints
+from varfilter.cli.overrides import meant_by, overridden
 from varfilter.data import Dataset, Family, Ragged
 from varfilter.evaluate import Evaluation
 from varfilter.experiments import AVF, EXPERIMENTS, Baseline, Run, Source
@@ -171,6 +172,23 @@ def test_help_teaches(varfilter):
     out = varfilter("train", "srnn-jsb-avf", "--method", "descent", "--help")[1]
     assert "--filter.inference.learning-rate" in out
     assert "--filter.inference.hidden-size" not in out
+
+
+def test_a_table_is_an_experiment_too(varfilter, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("readings.csv").write_text("pump,warm,cold\n" + "a,1.5,2\nb,2.5,3\n" * 20)
+    words = ["--data.columns", "warm", "--data.sequence", "pump", "--schedule.num-epochs", "7"]
+    meant = meant_by("readings.csv", words)
+    assert meant.out == Path("runs/readings")
+    experiment, options = overridden(meant, words, prog="", description="")
+    assert options.out == meant.out
+    # Found from any folder.
+    path = str(tmp_path / "readings.csv")
+    assert experiment.data == Source(path, columns=("warm",), sequence="pump")
+    assert experiment.schedule.num_epochs == 7
+    code, out, _ = varfilter("train", "readings.csv", "--help")
+    assert code == 0
+    assert "--schedule.num-epochs" in out
 
 
 # Training.
