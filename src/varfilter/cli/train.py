@@ -78,7 +78,8 @@ def _train(experiment: "Experiment", options: Options) -> int:
     _require_seconds(options.checkpoint_seconds)
     if options.tensorboard:
         require("tensorboardX", extra="tensorboard")
-    # A single place for several devices: what `train` needs of them is decided here.
+    # The one place for several devices: to connect, before anything is read; and their mesh.
+    devices = None
     loaded = experiment.data.load()
     run = Run.begin(options.out, experiment, loaded)
     notes = () if options.quiet else loaded.notes
@@ -89,6 +90,7 @@ def _train(experiment: "Experiment", options: Options) -> int:
         loaded.dataset,
         max_updates=options.max_updates,
         seconds_per_checkpoint=options.checkpoint_seconds,
+        devices=devices,
     )
     stopped = None
     try:
@@ -126,7 +128,9 @@ def _print_end(run: "Run", stopped: "Stopped") -> None:
     print(f"Done at step {stopped.step}: {stopped.reason}.")
     print(f"run: {run.folder}")
     if stopped.best.step:
-        print(f"best validation: {stopped.best.valid:.4f} nats per step, at {stopped.best.step}")
+        print(
+            f"best validation: {stopped.best.valid:.4f} nats per step, at step {stopped.best.step}"
+        )
     print(f"next: varfilter evaluate {run.folder}\n      varfilter report {run.folder}")
 
 
