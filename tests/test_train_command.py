@@ -1,5 +1,6 @@
 """`varfilter train`, `evaluate` and `list` as users type them, and what they refuse."""
 
+import contextlib
 import io
 import json
 import math
@@ -14,6 +15,7 @@ import time
 import types
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import jax
 import numpy as np
@@ -24,6 +26,7 @@ import varfilter as vf
 from refusals import as_users_run_it  # noqa: F401
 from varfilter import _saved, cli
 from varfilter.checkpoint import CHECKPOINT, kept_checkpoints
+from varfilter.cli.overrides import meant_by, overridden
 from varfilter.data import Dataset, Family, Ragged
 from varfilter.evaluate import Evaluation
 from varfilter.experiments import AVF, EXPERIMENTS, Baseline, Run, Source
@@ -58,13 +61,6 @@ def write_songs(path, seed=0):
     np.savez(path, **parts)
 
 
-def start(*arguments):
-    return subprocess.Popen(
-        [sys.executable, "-W", "error", "-m", "varfilter", *map(str, arguments)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-
-
 @pytest.fixture(scope="module")
 def songs(tmp_path_factory):
     path = tmp_path_factory.mktemp("songs") / "songs.npz"
@@ -76,10 +72,18 @@ def songs(tmp_path_factory):
 def unbroken(songs, tmp_path_factory):
     """(the folder of a run that nobody interrupted, what was printed, on stderr)."""
     folder = tmp_path_factory.mktemp("runs") / "unbroken"
-    child = start("train", "srnn-jsb-avf", *TINY, "--data.at", songs, "--out", folder)
-    out, err = child.communicate(timeout=300)
-    assert child.returncode == 0, err
-    return folder, out, err
+    words = ("train", "srnn-jsb-avf", *TINY, "--data.at", songs, "--out", folder)
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["varfilter", *map(str, words)])
+        with (
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+            pytest.raises(SystemExit) as caught,
+        ):
+            cli.main()
+    assert caught.value.code == 0, err.getvalue()
+    return folder, out.getvalue(), err.getvalue()
 
 
 @pytest.fixture
@@ -173,6 +177,23 @@ def test_help_teaches(varfilter):
     assert "--filter.inference.hidden-size" not in out
 
 
+def test_a_table_is_an_experiment_too(varfilter, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("readings.csv").write_text("pump,warm,cold\n" + "a,1.5,2\nb,2.5,3\n" * 20)
+    words = ["--data.columns", "warm", "--data.sequence", "pump", "--schedule.num-epochs", "7"]
+    meant = meant_by("readings.csv", words)
+    assert meant.out == Path("runs/readings")
+    experiment, options = overridden(meant, words, prog="", description="")
+    assert options.out == meant.out
+    # Found from any folder.
+    path = str(tmp_path / "readings.csv")
+    assert experiment.data == Source(path, columns=("warm",), sequence="pump")
+    assert experiment.schedule.num_epochs == 7
+    code, out, _ = varfilter("train", "readings.csv", "--help")
+    assert code == 0
+    assert "--schedule.num-epochs" in out
+
+
 # Training.
 
 
@@ -203,14 +224,16 @@ def wait_for_a_new_checkpoint(folder, before, random):
     time.sleep(random.uniform(0.0, 0.15))
 
 
-def kill(folder, songs, random):
+def kill(folder, songs, random, *options):
     """Train in a process of its own, and kill it."""
     before = kept_checkpoints(folder / "checkpoints")[:1]
-    child = start("train", "srnn-jsb-avf", *TINY, "--data.at", songs, "--out", folder)
+    child = subprocess.Popen(
+        [sys.executable, "-W", "error", "-m", "varfilter", "train", "srnn-jsb-avf",
+         *map(str, (*TINY, "--data.at", songs, "--out", folder, *options))],
+    )  # fmt: skip
     wait_for_a_new_checkpoint(folder, before, random)
     child.send_signal(signal.SIGKILL)
-    child.communicate(timeout=100)
-    assert child.returncode == -signal.SIGKILL
+    assert child.wait(timeout=100) == -signal.SIGKILL
 
 
 def assert_the_same(folder, unbroken):
@@ -224,9 +247,27 @@ def assert_the_same(folder, unbroken):
     assert valid == others
 
 
-def test_killed_and_terminated_it_ends_with_the_same_bits(unbroken, songs, varfilter, tmp_path):
+class Board:
+    """In the place of TensorBoard's library, if it is there."""
+
+    written: ClassVar = {}
+
+    def __init__(self, folder):
+        self.written["folder"] = folder
+
+    def add_scalar(self, name, number, step):
+        self.written[name] = (number, step)
+
+    def close(self):
+        self.written["closed"] = True
+
+
+def test_killed_and_terminated_and_made_longer_it_ends_with_the_same_bits(
+    unbroken, songs, varfilter, tmp_path, monkeypatch
+):
     folder, random = tmp_path / "killed", np.random.default_rng(time.time_ns())
-    kill(folder, songs, random)
+    shorter = ("--schedule.num-epochs", NUM_EPOCHS - 5)
+    kill(folder, songs, random, *shorter)
     before = kept_checkpoints(folder / "checkpoints")[:1]
 
     def terminate():
@@ -244,11 +285,23 @@ def test_killed_and_terminated_it_ends_with_the_same_bits(unbroken, songs, varfi
         signal.signal(signal.SIGTERM, own)
     assert code == 130
     assert f"To go on: varfilter train {folder}" in out
-    assert kept_checkpoints(folder / "checkpoints")[0][0] < LAST
-    code, _, err = varfilter("train", folder)
+    assert kept_checkpoints(folder / "checkpoints")[0][0] < LAST - 10
+    monkeypatch.setitem(sys.modules, "tensorboardX", types.SimpleNamespace(SummaryWriter=Board))
+    longer = ("--schedule.num-epochs", NUM_EPOCHS, "--tensorboard")
+    code, _, err = varfilter("train", folder, *longer)
     assert code == 0
     assert "Going on from step" in err
     assert_the_same(folder, unbroken[0])
+    assert Run.load(folder).experiment.schedule.num_epochs == NUM_EPOCHS
+    line, written = Run.load(folder).metrics()[-1], Board.written
+    assert written["valid/nats"] == (line["valid"]["nats"], LAST)
+    assert written["train/free_energies/1"] == (line["train"]["free_energies"][1], LAST)
+    assert written["folder"] == str(folder / "tensorboard")
+    assert written["closed"]
+    # It is done, and says so again.
+    code, out, _ = varfilter("train", folder, "--quiet")
+    assert code == 0
+    assert f"step {LAST}" in out
 
 
 @pytest.mark.slow
@@ -258,39 +311,6 @@ def test_killed_five_times_at_random_moments(unbroken, songs, varfilter, tmp_pat
         kill(folder, songs, random)
     assert varfilter("train", folder)[0] == 0
     assert_the_same(folder, unbroken[0])
-
-
-def test_a_finished_run_goes_on_if_it_may_be_longer(run, varfilter, monkeypatch):
-    written = {}
-
-    class SummaryWriter:
-        def __init__(self, folder):
-            written["folder"] = folder
-
-        def add_scalar(self, name, number, step):
-            written[name] = (number, step)
-
-        def close(self):
-            written["closed"] = True
-
-    board = types.SimpleNamespace(SummaryWriter=SummaryWriter)
-    monkeypatch.setitem(sys.modules, "tensorboardX", board)
-    longer = ("--schedule.num-epochs", NUM_EPOCHS + 1)
-    code, out, err = varfilter("train", run, *longer, "--tensorboard")
-    assert code == 0
-    assert f"Going on from step {LAST}" in err
-    assert f"step {LAST + 2}: all {NUM_EPOCHS + 1} epochs" in out
-    found = Run.load(run)
-    assert found.experiment.schedule.num_epochs == NUM_EPOCHS + 1
-    line = found.metrics()[-1]
-    assert written["valid/nats"] == (line["valid"]["nats"], LAST + 2)
-    assert written["train/free_energies/1"] == (line["train"]["free_energies"][1], LAST + 2)
-    assert written["folder"] == str(run / "tensorboard")
-    assert written["closed"]
-    # It is done, and says so again.
-    code, out, _ = varfilter("train", run, "--quiet")
-    assert code == 0
-    assert f"step {LAST + 2}" in out
 
 
 def test_what_is_seen_live(run):

@@ -145,7 +145,9 @@ def _print_end(run: "Run", stopped: "Stopped") -> None:
     print(f"Done at step {stopped.step}: {stopped.reason}.")
     print(f"run: {run.folder}")
     if stopped.best.step:
-        print(f"best validation: {stopped.best.valid:.4f} nats per step, at {stopped.best.step}")
+        print(
+            f"best validation: {stopped.best.valid:.4f} nats per step, at step {stopped.best.step}"
+        )
     print(f"next: varfilter evaluate {run.folder}\n      varfilter report {run.folder}")
 
 

@@ -97,8 +97,8 @@ class Run:
             if run.is_begun:
                 run._require_same(experiment, loaded.dataset)
                 record = run.record | {"experiment": as_json(experiment)}
-                if record != run.record:
-                    run._write(record)
+                if record != run.record and is_first_process():
+                    write_whole(folder / "run.json", json.dumps(record, indent=1))
                 return cls(folder, experiment, record)
         record = {
             "version": VERSION,

@@ -184,8 +184,10 @@ def train(
 
 
 def _newest(run: Run, state: Progress) -> tuple[Progress, Best, int, tuple[str, ...]]:
-    """Where training stands: the state, the best so far, the step of the best that is kept in a
-    file of its own (0: none is), and why newer checkpoints were refused."""
+    """Where training stands: (the state, the best so far, which best is kept, what was refused).
+
+    Where no checkpoint is good nothing is begun anew: that would overwrite what can be repaired.
+    """
     best, kept_best, refused = Best(), 0, []
     if is_first_process():
         found, refused = newest_checkpoint(run.checkpoints, state)
@@ -197,10 +199,10 @@ def _newest(run: Run, state: Progress) -> tuple[Progress, Best, int, tuple[str, 
         run.cut_metrics(0 if found is None else found.step)
         if found is not None:
             state, best = found.state, Best(**found.manifest["best"])
-            if reason := run.why_best_is_bad():
+            kept_best = best.step
+            if best.step and (reason := run.why_best_is_bad()):
                 refused.append(f"{reason} It is written again.")
-            else:
-                kept_best = best.step
+                kept_best = 0
     # float64 would be cut on its way: the score goes as its bits.
     bits = np.asarray([best.valid], np.float64).view(np.uint32)
     state, bits, step = of_first_process((state, bits, np.asarray(best.step)))
