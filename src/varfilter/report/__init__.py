@@ -1,0 +1,5 @@
+"""Reports: what runs have learned, as a page to look at and numbers to go on with."""
+
+from varfilter.report.reports import report
+
+__all__ = ["report"]
