@@ -19,6 +19,7 @@ h3 { margin: 1.8rem 0 .4rem; }
 .card b { display: block; font-size: 1.45rem; color: #1f5fbf; }
 .scroll { overflow-x: auto; }
 .scroll td, .scroll th { overflow-wrap: normal; }
+.scroll td:first-child { min-width: 8rem; overflow-wrap: anywhere; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { text-align: right; padding: .35rem .7rem; border-bottom: 1px solid #e4e4e4; }
 th { vertical-align: bottom; }

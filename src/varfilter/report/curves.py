@@ -52,14 +52,16 @@ def learning_curves(runs: dict[str, Lines], width: float) -> Figure:
                     axis.plot(epochs[best], values[best], "*", ms=9, color=colour)
         if name == "free energy":
             _end_of_the_curves(axis)
-        elif "gradient" in name:
+        elif path == ("kl_weight",):
+            axis.set_ylim(-0.05, 1.1)
+        else:
             _logarithmic(axis)
         title(axis, name)
         y_label(
             axis, "" if path == ("kl_weight",) else "norm" if "norm" in name else "nats per step"
         )
         x_label(axis, "epoch")
-        axis.xaxis.set_major_locator(MaxNLocator(5, min_n_ticks=1))
+        _epochs(axis)
     names = [*_short(runs, width), "free energy: validation, best starred", "free energy: training"]
     styles: list[dict[str, Any]] = [{"color": c, "lw": 2} for c in _colours(len(runs))]
     styles += [{"color": INK, "lw": 1.4}, {"color": INK, "lw": 1.0, "ls": "--"}]
@@ -75,6 +77,7 @@ def iterations(runs: dict[str, Sequence[float]], width: float) -> Figure:
     most = max(map(len, runs.values())) - 1
     ticks = sorted({0, *np.unique(np.linspace(1, most, min(most, 8)).round().astype(int))})
     axis.set_xticks(ticks, ["prior", *map(str, ticks[1:])])
+    axis.ticklabel_format(axis="y", useOffset=False)
     x_label(axis, "inference iteration")
     y_label(axis, "nats per step")
     legend(figure, _short(runs, width), [{"color": c, "lw": 2} for c in _colours(len(runs))])
@@ -119,6 +122,7 @@ def validation_curves(runs: dict[str, Lines], width: float) -> Figure:
         axis.plot(epochs, values, _dotted(values), color=colour, lw=1.5, ms=3)
     _end_of_the_curves(axis)
     x_label(axis, "epoch")
+    _epochs(axis)
     y_label(axis, "validation, nats per step")
     legend(figure, _short(runs, width), [{"color": c, "lw": 2} for c in _colours(len(runs))])
     return figure
@@ -170,7 +174,14 @@ def _end_of_the_curves(axis: Axes) -> None:
         axis.set_ylim(low - 0.06 * (high - low), high + 0.06 * (high - low))
 
 
+def _epochs(axis: Axes) -> None:
+    """Whole ones, but in the first of them."""
+    is_long = axis.dataLim.x1 >= 4
+    axis.xaxis.set_major_locator(MaxNLocator(5, integer=is_long, min_n_ticks=1))
+
+
 def _logarithmic(axis: Axes) -> None:
+    """Where the values span more than an order of magnitude."""
     values = np.concatenate([np.asarray(line.get_ydata(), np.float64) for line in axis.lines])
     if values.size and values.min() > 0 and values.max() > 30 * values.min():
         axis.set_yscale("log")

@@ -139,7 +139,7 @@ def ranked(dataset: Dataset, split: str, scores: Evaluation) -> dict[str, Any]:
             for i in places
         ]
 
-    count = min(NUM_RANKED, len(order))
+    count = max(1, min(NUM_RANKED, len(order) // 2))
     return {"best": told(order[:count]), "worst": told(order[::-1][:count]), "of": len(order)}
 
 

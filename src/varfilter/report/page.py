@@ -14,8 +14,9 @@ ABOUT_RESULTS = (
     "Nats per scored step, lower is better; the first step of a sequence is conditioned on and not"
     " scored. “Equal sequences” gives every sequence the same weight, as the paper's tables do, and"
     " compares with the paper's number corrected to the steps that were scored; “equal steps” gives"
-    " every step the same weight; “(T-1)/T” divides by all T steps, as the released evaluation did,"
-    " and compares with the number as printed. The standard error is over sequences, not seeds."
+    " every step the same weight; “divided by T” takes all T steps for the T-1 scored ones, as the"
+    " released evaluation did, and compares with the number as printed. The standard error is over"
+    " sequences, not seeds."
 )
 
 
@@ -27,6 +28,7 @@ def render(found: Sequence[Findings], *, split: str, seed: int) -> str:
         f"<h1>{html.escape(names if len(found) < 3 else f'{len(found)} runs')}</h1>",
         f'<p class="lead">{html.escape(lead)}</p>',
         _page.cards(_cards(found, split)),
+        _page.facts(_summary(found[0].numbers)) if len(found) == 1 else "",
         "<h2>Results</h2>",
         results_table([each.numbers for each in found]),
         f'<p class="note">{html.escape(ABOUT_RESULTS)}</p>',
@@ -40,7 +42,7 @@ def render(found: Sequence[Findings], *, split: str, seed: int) -> str:
 
 def results_table(numbers: Sequence[dict[str, Any]]) -> str:
     """A row for each run, beside the paper's numbers."""
-    head = ["run", "equal sequences", "standard error", "paper, corrected", "(T-1)/T",
+    head = ["run", "equal sequences", "standard error", "paper, corrected", "divided by T",
             "paper, printed", "equal steps", "prediction error (RMS)"]  # fmt: skip
     return _page.table(head, [results_row(each) for each in numbers])
 
@@ -86,7 +88,7 @@ def _cards(found: Sequence[Findings], split: str) -> list[tuple[str, str]]:
     by_iteration = results["nats_by_iteration"]
     if len(by_iteration) > 1:
         gain = curves.improvement(by_iteration)[-1]
-        cards.append((f"{gain:.1f}%", "less free energy after inference than at the prior"))
+        cards.append((f"{-gain:+.1f}%", "free energy, by inference from the prior"))
     return cards
 
 
@@ -127,8 +129,12 @@ def _inference(found: Sequence[Findings]) -> list[str]:
 def _one(found: Findings, split: str, *, is_alone: bool) -> list[str]:
     """The pictures, the calibration, the sequences and the settings of a run."""
     numbers, deeper = found.numbers, "h2" if is_alone else "h3"
-    parts = [] if is_alone else [f"<h2>{html.escape(found.label)}</h2>"]
-    parts.append(f"<{deeper}>Data, prediction, reconstruction</{deeper}>")
+    parts = []
+    if not is_alone:
+        parts = [f"<h2>{html.escape(found.label)}</h2>", _page.facts(_summary(numbers))]
+    is_table = found.medium == "table"
+    heading = "Data and predictions" if is_table else "Data, predictions, reconstructions"
+    parts.append(f"<{deeper}>{heading}</{deeper}>")
     for drawn in found.drawn:
         paint = partial(media.sequence_picture, found.medium, found.dataset, drawn)
         parts.append(both_widths(paint, media.caption(found.medium, drawn)))
@@ -141,7 +147,7 @@ def _one(found: Findings, split: str, *, is_alone: bool) -> list[str]:
     parts.append(
         f'<p class="note">Of the {ranked["of"]:,} sequences of {split} with two steps or more.</p>'
     )
-    parts += [f"<{deeper}>The run</{deeper}>", _page.facts(_facts(numbers))]
+    parts += [f"<{deeper}>Settings</{deeper}>", _page.facts(_settings_of(numbers))]
     return parts
 
 
@@ -174,33 +180,33 @@ def _calibration(numbers: dict[str, Any]) -> list[str]:
     return found
 
 
-def _facts(numbers: dict[str, Any]) -> list[tuple[str, str]]:
-    """Names and HTML."""
-    data, parameters, mine = numbers["data"], numbers["num_parameters"], numbers["experiment"]
+def _summary(numbers: dict[str, Any]) -> list[tuple[str, str]]:
+    """What was run, on what, where, and how to do it again; the second of each pair is HTML."""
+    data, parameters = numbers["data"], numbers["num_parameters"]
     sequences = ", ".join(f"{count:,} {split}" for split, count in data["sequences"].items())
-    shape = " by ".join(map(str, numbers["observation_shape"])) or "1"
-    device = f"{numbers['num_devices']} of {numbers['device']}"
+    shape = " by ".join(map(str, numbers["observation_shape"])) or "one number"
     pairs = [
-        ("experiment", mine["name"]),
+        ("experiment", numbers["experiment"]["name"]),
         ("data", f"{data['name']}: {sequences} sequences; an observation is {shape}"),
         ("sha256 of the data", data["sha256"]),
-        ("model", _settings(mine["model"])),
-        ("filter", _settings(mine["filter"])),
-        ("optimizer", _settings(mine["optimizer"])),
-        ("schedule", _settings(mine["schedule"])),
+        *(("note", note) for note in numbers["notes"]),
         ("parameters", f"{parameters['model']:,} model, {parameters['inference']:,} inference"),
         ("seed", str(numbers["seed"])),
         ("bound", f"{numbers['bound']}; {numbers['units']}"),
         ("trained", f"{numbers['num_updates']:,} updates, {numbers['num_epochs']:.4g} epochs,"
          f" {numbers['seconds']:,.0f} s; best checkpoint at update {numbers['best_step']:,}"),
-        ("device", device),
+        ("device", f"{numbers['num_devices']} of {numbers['device']}"),
         ("versions", f"varfilter {numbers['varfilter']}, jax {numbers['jax']}"),
         ("revision", numbers["revision"] or "not from a checkout"),
         ("begun", numbers["begun"]),
     ]  # fmt: skip
-    pairs += [("note", note) for note in numbers["notes"]]
     shown = [(name, html.escape(text)) for name, text in pairs]
     return [*shown, ("command", f"<code>{html.escape(numbers['command'])}</code>")]
+
+
+def _settings_of(numbers: dict[str, Any]) -> list[tuple[str, str]]:
+    names = ("model", "filter", "optimizer", "schedule")
+    return [(name, html.escape(_settings(numbers["experiment"][name]))) for name in names]
 
 
 def _settings(value: Any) -> str:
