@@ -7,8 +7,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from varfilter import devices as placing
 from varfilter._arguments import require_key, require_positive
 from varfilter.data.batches import Batch, RandomWindows
 from varfilter.data.prefetch import prefetched
@@ -66,6 +68,7 @@ def fit(
     updates_per_dispatch: int = 10,
     updates_per_epoch: int | None = None,
     kl_weight: Weight | None = None,
+    devices: Mesh | None = None,
 ) -> Iterator[Fitted]:
     """Learn until `num_updates` were made in all; yields after every `updates_per_dispatch`.
 
@@ -79,6 +82,11 @@ def fit(
     Windows that lie on the device are drawn there, in the same dispatch as the updates; others
     are read ahead, one update a dispatch. The first step of a window is conditioned on, and not
     scored. `kl_weight` is a function of the number of the update, such as `Annealing`.
+
+    With `devices`, `device_mesh(batch_size)`, each of them learns from its share of each batch;
+    the numbers are those of one device to rounding. What is yielded lies on one device, in each
+    process. Of several processes all begin with the `learning` of the first, and all must do
+    the same between two yields, but for files, which `is_first_process` writes.
     """
     require_key(key)
     require_positive("num_updates", num_updates)
@@ -90,17 +98,24 @@ def fit(
             f"`windows` must have at least 2 steps, one to condition on; got {windows.num_steps}."
         )
     weight = Annealing() if kl_weight is None else kl_weight
+    on_host = isinstance(windows.values, np.ndarray)
+    if devices is not None:
+        placing.require_mesh(devices, windows.batch_size)
+        settings = (learner, key, weight, num_updates, updates_per_dispatch)
+        placing.require_agreement("The arguments of `fit`", windows.lengths, *settings)
+        learning = placing.replicated(devices, placing.of_first_process(learning))
+        windows = windows if on_host else placing.replicated(devices, windows)
     first = int(learning.num_updates)
-    if isinstance(windows.values, np.ndarray):
-        dispatch = _from_host(learner, windows, key, weight, first)
+    if on_host:
+        dispatch = _from_host(learner, windows, key, weight, first, devices)
     else:
-        dispatch = _on_device(learner, windows, key, weight, updates_per_dispatch)
+        dispatch = _on_device(learner, windows, key, weight, updates_per_dispatch, devices)
     while first < num_updates:
         # The grids are counted from 0: a resumed run makes the dispatches of an unbroken one.
         ends = (first - first % size + size for size in (updates_per_dispatch, epoch))
         end = min(*ends, num_updates)
         learning, metrics = dispatch(learning, first, end)
-        yield Fitted(learning, metrics)
+        yield Fitted(learning if devices is None else placing.local(learning), metrics)
         first = end
 
 
@@ -118,16 +133,21 @@ def _update(
 
 
 def _on_device(
-    learner: Learner, windows: RandomWindows, key: PRNGKeyArray, weight: Weight, most: int
+    learner: Learner,
+    windows: RandomWindows,
+    key: PRNGKeyArray,
+    weight: Weight,
+    most: int,
+    devices: Mesh | None,
 ) -> Callable[[Learning, int, int], tuple[Learning, Metrics]]:
     @eqx.filter_jit
     def dispatch(learning: Learning, windows: RandomWindows, first: Array, end: Array) -> Any:
         arrays, static = eqx.partition(learning, eqx.is_array)
 
         def update(i: Array, arrays: Any) -> tuple[Any, Metrics]:
-            batch = windows.windows(i, jax.random.fold_in(key, 0))
+            batch = placing.spread(windows.windows(i, jax.random.fold_in(key, 0)))
             after, metrics = _update(learner, eqx.combine(arrays, static), batch, key, weight, i)
-            return eqx.filter(after, eqx.is_array), metrics
+            return placing.everywhere((eqx.filter(after, eqx.is_array), metrics))
 
         shapes = eqx.filter_eval_shape(update, first, arrays)[1]
         empty = jax.tree.map(lambda s: jnp.zeros((most, *s.shape), s.dtype), shapes)
@@ -145,21 +165,42 @@ def _on_device(
 
     def call(learning: Learning, first: int, end: int) -> tuple[Learning, Metrics]:
         bounds = (jnp.asarray(n, jnp.int32) for n in (first, end))
-        learning, kept = dispatch(learning, windows, *bounds)
+        with placing.in_force(devices):
+            learning, kept = dispatch(learning, windows, *bounds)
+        kept = kept if devices is None else placing.local(kept)
         return learning, jax.tree.map(lambda m: m[: end - first], kept)
 
     return call
 
 
 def _from_host(
-    learner: Learner, windows: RandomWindows, key: PRNGKeyArray, weight: Weight, first_step: int
+    learner: Learner,
+    windows: RandomWindows,
+    key: PRNGKeyArray,
+    weight: Weight,
+    first_step: int,
+    devices: Mesh | None,
 ) -> Callable[[Learning, int, int], tuple[Learning, Metrics]]:
-    batches = prefetched(windows, jax.random.fold_in(key, 0), first_step=first_step)
+    part = slice(None) if devices is None else placing.part(devices, windows.batch_size)
+    key_windows = jax.random.fold_in(key, 0)
+    batches = prefetched(windows, key_windows, first_step=first_step, part=part)
+
+    @eqx.filter_jit
+    def spread_update(learning: Learning, batch: Batch, i: Array) -> tuple[Learning, Metrics]:
+        return placing.everywhere(_update(learner, learning, batch, key, weight, i))
+
+    def update(learning: Learning, batch: Batch, i: int) -> tuple[Learning, Metrics]:
+        if devices is None:
+            return _update(learner, learning, batch, key, weight, i)
+        batch = placing.sharded(devices, batch)
+        with placing.in_force(devices):
+            learning, metrics = spread_update(learning, batch, jnp.asarray(i, jnp.int32))
+        return learning, placing.local(metrics)
 
     def call(learning: Learning, first: int, end: int) -> tuple[Learning, Metrics]:
         kept = []
         for i in range(first, end):
-            learning, metrics = _update(learner, learning, next(batches), key, weight, i)
+            learning, metrics = update(learning, next(batches), i)
             kept.append(metrics)
         return learning, jax.tree.map(lambda *each: jnp.stack(each), *kept)
 

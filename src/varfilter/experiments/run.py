@@ -16,6 +16,7 @@ from varfilter.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from varfilter.data.catalogue import Loaded
 from varfilter.data.dataset import Dataset
 from varfilter.data.tables import Table
+from varfilter.devices import is_first_process
 from varfilter.experiments.experiment import Experiment, as_json, differences, from_json
 from varfilter.experiments.facts import dataset_like, facts_of, table_like
 from varfilter.filters import AbstractFilter
@@ -78,21 +79,15 @@ class Run:
 
     @classmethod
     def begin(cls, folder: str | Path, experiment: Experiment, loaded: Loaded) -> "Run":
-        """A new run in `folder`, or the one that is there, if it is of the same experiment."""
+        """A new run in `folder`, or the one that is there, if it is of the same experiment.
+
+        Of several processes the first alone writes.
+        """
         folder = Path(folder).expanduser()
         if (folder / "run.json").exists():
             run = cls.load(folder)
             run._require_same(experiment, loaded.dataset)
             return cls(folder, experiment, run.record)
-        if folder.is_dir() and any(folder.iterdir()):
-            raise FileExistsError(
-                f"`--out {folder}` is a folder with other things in it, and not a run. Give a new"
-                " folder, or an empty one."
-            )
-        try:
-            (folder / "checkpoints").mkdir(parents=True)
-        except OSError as error:
-            raise _unwritable(folder, error) from None
         record = {
             "version": VERSION,
             "experiment": as_json(experiment),
@@ -101,7 +96,9 @@ class Run:
             "begun": datetime.now(UTC).isoformat(timespec="seconds"),
             **surroundings(),
         }
-        write_whole(folder / "run.json", json.dumps(record, indent=1))
+        if is_first_process():
+            _make(folder)
+            write_whole(folder / "run.json", json.dumps(record, indent=1))
         return cls(folder, experiment, record)
 
     @functools.cached_property
@@ -191,6 +188,18 @@ class Run:
                 f" trained on: their sha256 is {now[:12]}..., it was {known[:12]}.... Put the old"
                 " ones back, or begin a new run with another `--out`."
             )
+
+
+def _make(folder: Path) -> None:
+    if folder.is_dir() and any(folder.iterdir()):
+        raise FileExistsError(
+            f"`--out {folder}` is a folder with other things in it, and not a run. Give a new"
+            " folder, or an empty one."
+        )
+    try:
+        (folder / "checkpoints").mkdir(parents=True)
+    except OSError as error:
+        raise _unwritable(folder, error) from None
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -17,6 +17,8 @@ class Adam:
     """In the first epoch."""
     decay: float = 0.999
     """The learning rate is multiplied by this after each epoch."""
+    epsilon: float = 1e-8
+    """Added to the root of the mean square gradient: what is far below it hardly moves."""
     clip_norm: float | None = None
     """Gradients of a greater norm are scaled down to it."""
     weight_decay: float = 0.0
@@ -27,9 +29,9 @@ class Adam:
         rate = optax.exponential_decay(
             self.learning_rate, steps_per_epoch, self.decay, staircase=True
         )
-        adam = optax.adam(rate)
+        adam = optax.adam(rate, eps=self.epsilon)
         if self.weight_decay > 0.0:
-            adam = optax.adamw(rate, weight_decay=self.weight_decay)
+            adam = optax.adamw(rate, eps=self.epsilon, weight_decay=self.weight_decay)
         if self.clip_norm is None:
             return adam
         return optax.chain(optax.clip_by_global_norm(self.clip_norm), adam)

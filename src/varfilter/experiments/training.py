@@ -10,10 +10,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
 from varfilter._arguments import require_positive
 from varfilter.checkpoint import Checkpoint, keep_checkpoint, newest_checkpoint
 from varfilter.data.dataset import Dataset
+from varfilter.devices import is_first_process, of_first_process
 from varfilter.evaluate import Evaluation, HeldOut
 from varfilter.experiments.experiment import as_json
 from varfilter.experiments.run import Run, Trained
@@ -90,11 +92,13 @@ def train(
     max_updates: int | None = None,
     seconds_per_checkpoint: float = 30.0,
     updates_per_dispatch: int = 50,
+    devices: Mesh | None = None,
 ) -> Iterator[Event]:
     """Train a run from where it stands to its end, or until `max_updates` were made in all.
 
     Every `seconds_per_checkpoint`, and when it ends or is left, the state is saved; after a
     crash it goes on from there, and ends with the bits of a run that was never interrupted.
+    `devices` as in `fit`: of several processes the first alone reads and writes the folder.
     """
     experiment, schedule = run.experiment, run.experiment.schedule
     windows = experiment.windows(dataset, on_device=dataset.train.values.nbytes <= ON_DEVICE)
@@ -106,13 +110,9 @@ def train(
     last = num_updates if max_updates is None else require_positive("max_updates", max_updates)
 
     state = Progress(learner.init(model, filter), model, filter)
-    found, refused = newest_checkpoint(run.checkpoints, state)
-    best = Best()
-    if found is not None:
-        state, best = found.state, Best(**found.manifest["best"])
-        run.cut_metrics(found.step)
-    if found is not None or refused:
-        yield Resumed(0 if found is None else found.step, tuple(refused))
+    state, best, refused = _newest(run, state)
+    if int(state.learning.num_updates) or refused:
+        yield Resumed(int(state.learning.num_updates), refused)
     keeper = _Keeper(run, seconds_per_checkpoint, best.step)
 
     epochs = fit(
@@ -124,6 +124,7 @@ def train(
         updates_per_dispatch=min(updates_per_dispatch, per_epoch),
         updates_per_epoch=per_epoch,
         kl_weight=schedule.annealing(per_epoch),
+        devices=devices,
     )
     begin, step = time.perf_counter(), int(state.learning.num_updates)
     averages = _Averages()
@@ -161,7 +162,8 @@ def train(
                     "best": best.valid,
                     "num_skipped": skipped,
                 }
-                run.append_metrics(line)
+                if is_first_process():
+                    run.append_metrics(line)
                 keeper.keep_now_and_then(state, step, best)
                 yield Validated(line, is_best)
                 if _is_stale(schedule, best, epoch, per_epoch):
@@ -172,6 +174,20 @@ def train(
     finally:
         keeper.keep(state, step, best)
     yield Stopped(reason, step, best)
+
+
+def _newest(run: Run, state: Progress) -> tuple[Progress, Best, tuple[str, ...]]:
+    """Where training stands: (the state, the best so far, why newer checkpoints were refused)."""
+    best, refused = Best(), []
+    if is_first_process():
+        found, refused = newest_checkpoint(run.checkpoints, state)
+        if found is not None:
+            state, best = found.state, Best(**found.manifest["best"])
+            run.cut_metrics(found.step)
+    # float64 would be cut on its way: the score goes as its bits.
+    bits = np.asarray([best.valid], np.float64).view(np.uint32)
+    state, bits, step = of_first_process((state, bits, np.asarray(best.step)))
+    return state, Best(float(bits.view(np.float64)[0]), int(step)), tuple(refused)
 
 
 def summary(scores: Evaluation) -> dict[str, Any]:
@@ -209,7 +225,7 @@ class _Keeper:
             self.keep(state, step, best)
 
     def keep(self, state: Progress, step: int, best: Best) -> None:
-        if step == self.kept_step or step == 0:
+        if step == self.kept_step or step == 0 or not is_first_process():
             return
         run = self.run
         # The best first: a checkpoint never speaks of a better one than is there.

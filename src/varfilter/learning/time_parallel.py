@@ -16,6 +16,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from varfilter._arguments import require_positive, require_weight
 from varfilter._tree import select
+from varfilter.devices import spread
 from varfilter.filtering import Belief
 from varfilter.filters.base import AbstractFilter
 from varfilter.filters.variational import VariationalFilter
@@ -294,4 +295,5 @@ def _random_slices(tree: Any, num_slices: int, key: PRNGKeyArray) -> Any:
     def cut(leaf: Array) -> Array:
         return leaf.reshape(count, *leaf.shape[2:])[order]
 
-    return jax.tree.map(cut, tree)
+    # A slice takes problems from all devices: unless told otherwise, each would learn all of it.
+    return spread(jax.tree.map(cut, tree), axis=1)
