@@ -3,9 +3,6 @@
 import json
 import os
 import sys
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,6 +11,7 @@ import tyro
 
 from varfilter.cli.printing import print_numbers, progress_bars
 from varfilter.cli.reading import Reading
+from varfilter.cli.refusals import refusals
 
 if TYPE_CHECKING:
     from varfilter.data.checks import Judgement
@@ -96,7 +94,7 @@ class Fetch:
 
     def __call__(self) -> int:
         """Run; returns the exit code."""
-        with _refusals() as refused:
+        with refusals() as refused:
             from varfilter.data.catalogue import data_folder, locate, named
             from varfilter.data.fetch import fetch
 
@@ -140,7 +138,7 @@ class Check(Reading):
 
     def __call__(self) -> int:
         """Run; returns the exit code."""
-        with _refusals() as refused:
+        with refusals() as refused:
             from varfilter.data.checks import describe, without_steps
 
             dataset, notes = self.loaded()
@@ -181,7 +179,7 @@ class Show(Reading):
 
     def __call__(self) -> int:
         """Run; returns the exit code."""
-        with _refusals() as refused:
+        with refusals() as refused:
             from varfilter.data.pictures import picture
 
             _require_writable(self.out)
@@ -212,40 +210,6 @@ Data = Annotated[
     | Annotated[Show, tyro.conf.subcommand("show")],
     tyro.conf.subcommand("data", description=DESCRIPTION),
 ]
-
-
-@dataclass
-class _Refused:
-    code: int = 0
-
-
-@contextmanager
-def _refusals() -> Iterator[_Refused]:
-    """Errors of the user's are one line and exit code 2; ours keep their traceback.
-
-    Warnings are a line each, without the place in the code.
-    """
-    refused = _Refused()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("always", UserWarning)
-            warnings.showwarning = lambda message, *_, **__: print(message, file=sys.stderr)
-            yield refused
-    except BrokenPipeError:
-        raise
-    except (ValueError, TypeError, OSError, ImportError) as error:
-        print(error, file=sys.stderr)
-        refused.code = 2
-    except MemoryError as error:
-        print(
-            f"There is not enough memory for this ({str(error).rstrip('.') or 'out of memory'})."
-            " Give a smaller --size, a lower --rate, or fewer files.",
-            file=sys.stderr,
-        )
-        refused.code = 2
-    except KeyboardInterrupt:
-        print("Interrupted.", file=sys.stderr)
-        refused.code = 130
 
 
 def _judged(command: Check, dataset: "Dataset") -> "Judgement | None":

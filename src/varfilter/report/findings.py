@@ -82,7 +82,7 @@ def findings(run: Run, label: str, *, split: str, seed: int) -> Findings:
     numbers = {
         "label": label,
         **_summary(run, dataset),
-        "num_parameters": {"model": num_parameters(model), "inference": num_parameters(filter)},
+        "num_parameters": {"model": _size(model), "inference": _size(filter)},
         "best_step": step,
         "best_valid": valid,
         "split": split,
@@ -120,7 +120,7 @@ def labels(runs: Sequence[Run]) -> list[str]:
     return names
 
 
-def num_parameters(module: Any) -> int:
+def _size(module: Any) -> int:
     """Numbers that are learned."""
     return sum(leaf.size for leaf in jax.tree.leaves(module) if eqx.is_inexact_array(leaf))
 
