@@ -9,6 +9,8 @@ import tyro
 from varfilter.cli.data import Data
 from varfilter.cli.demo import Demo
 from varfilter.cli.doctor import Doctor
+from varfilter.cli.report import Report
+from varfilter.cli.reproduce import Reproduce
 
 DESCRIPTION = """Learn deep state-space models from sequences, and filter with them online.
 
@@ -17,6 +19,8 @@ examples:
   varfilter demo --out page --seed 1
   varfilter doctor                  check the mathematics on this machine's hardware
   varfilter doctor --json           the same for programs; exit code 1 if a check fails
+  varfilter report runs/srnn-jsb-avf
+  varfilter reproduce table-3       the paper's table beside ours
   varfilter data list               the data sets that have a name, and which are here
   varfilter data fetch jsb          get one, checked
   varfilter data check readings.csv what a set holds: a name, or your own file or folder
@@ -27,6 +31,8 @@ examples:
 Command = (
     Annotated[Demo, tyro.conf.subcommand("demo")]
     | Annotated[Doctor, tyro.conf.subcommand("doctor")]
+    | Annotated[Report, tyro.conf.subcommand("report")]
+    | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
     | Data
 )
 

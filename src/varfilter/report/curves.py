@@ -1,6 +1,6 @@
 """Pictures of numbers: how runs learned, what inference gained, how far predictions are right."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,7 @@ PANELS = (
 MOST_COLUMNS = 8
 
 
-def learning_curves(runs: dict[str, Lines], width: float) -> Figure:
+def learning_curves(runs: Mapping[str, Lines], width: float) -> Figure:
     """Free energies, their parts, gradients and the KL's weight against the epoch, all runs."""
     shown = [
         panel
@@ -69,7 +69,7 @@ def learning_curves(runs: dict[str, Lines], width: float) -> Figure:
     return figure
 
 
-def iterations(runs: dict[str, Sequence[float]], width: float) -> Figure:
+def iterations(runs: Mapping[str, Sequence[float]], width: float) -> Figure:
     """Free energy at the prior and after each inference iteration, all runs that iterate."""
     figure, (axis,) = panels(width, 1, 2.9, header=legend_height(width, len(runs)))
     for values, colour in zip(runs.values(), _colours(len(runs)), strict=True):
@@ -114,7 +114,7 @@ def calibration_curves(parts: Sequence[dict[str, Any]], width: float) -> Figure:
     return figure
 
 
-def validation_curves(runs: dict[str, Lines], width: float) -> Figure:
+def validation_curves(runs: Mapping[str, Lines], width: float) -> Figure:
     """Validation free energy per step against the epoch (figure 4a)."""
     figure, (axis,) = panels(width, 1, 3.1, header=legend_height(width, len(runs)))
     for lines, colour in zip(runs.values(), _colours(len(runs)), strict=True):

@@ -4,7 +4,7 @@ import math
 import shlex
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -14,9 +14,11 @@ import numpy as np
 from varfilter.data.dataset import Dataset, Family
 from varfilter.distributions import Bernoulli
 from varfilter.evaluate import Evaluation, HeldOut
-from varfilter.experiments import EXPERIMENTS, Run
+from varfilter.experiments import EXPERIMENTS, Run, Source
 from varfilter.experiments.experiment import as_json, differences
 from varfilter.experiments.training import summary
+from varfilter.filters import AbstractFilter
+from varfilter.model import AbstractModel
 from varfilter.outputs import Medium, medium
 from varfilter.report.calibration import calibration
 from varfilter.report.looking import Looked, look, loudest_window, most_surprising, names_of
@@ -63,11 +65,7 @@ def findings(run: Run, label: str, *, split: str, seed: int) -> Findings:
     loaded = run.loaded
     dataset = loaded.dataset
     key = jax.random.key(seed)
-    longest = int(np.max(dataset.split(split).lengths, initial=1)) // dataset.rows_per_step
-    batch_size = BATCH // max(1, longest * dataset.num_elements)
-    batch_size = max(1, min(batch_size, 4 * run.experiment.schedule.batch_size))
-    held_out = HeldOut(dataset, split=split, batch_size=batch_size, growth=2)
-    scores = held_out.evaluate(filter, model, key)
+    scores = scored(run, dataset, model, filter, split=split, seed=seed)
     what = medium(loaded.table or dataset)
     amount = AMOUNTS[what]
     chosen = _chosen(scores, amount.num_sequences, seed)
@@ -106,10 +104,25 @@ def findings(run: Run, label: str, *, split: str, seed: int) -> Findings:
     return Findings(label, dataset, what, numbers, drawn)
 
 
+def scored(
+    run: Run,
+    dataset: Dataset,
+    model: AbstractModel,
+    filter: AbstractFilter,
+    *,
+    split: str,
+    seed: int,
+) -> Evaluation:
+    """The split, whole, in batches that fit in memory."""
+    longest = int(np.max(dataset.split(split).lengths, initial=1)) // dataset.rows_per_step
+    batch_size = BATCH // max(1, longest * dataset.num_elements)
+    batch_size = max(1, min(batch_size, 4 * run.experiment.schedule.batch_size))
+    held_out = HeldOut(dataset, split=split, batch_size=batch_size, growth=2)
+    return held_out.evaluate(filter, model, jax.random.key(seed))
+
+
 def labels(runs: Sequence[Run]) -> list[str]:
-    """A name for each run: the experiment's; with the seed, or the folder, where it is not one's
-    own.
-    """
+    """The experiment's name of each run; with the seed, or the folder, where two have the same."""
     names = [run.experiment.name for run in runs]
     for extra in (lambda run: f"seed {run.experiment.seed}", lambda run: str(run.folder)):
         counts = Counter(names)
@@ -145,12 +158,15 @@ def ranked(dataset: Dataset, split: str, scores: Evaluation) -> dict[str, Any]:
 
 def command(run: Run) -> str:
     """The line that makes such a run again."""
-    given = EXPERIMENTS.get(run.experiment.name)
     mine = run.experiment
-    words = ["varfilter", "train", mine.name if given else mine.data.source]
-    changed = {} if given is None else differences(given, mine)
+    # One that was varied has the name of another with something after it.
+    names = [name for name in EXPERIMENTS if f"{mine.name}-".startswith(f"{name}-")]
+    name = max(names, key=len, default=None)
+    given = EXPERIMENTS[name] if name else replace(mine, data=Source(mine.data.source))
+    words = ["varfilter", "train", name or mine.data.source]
+    changed = differences(given, mine)
     for name, (_, value) in changed.items():
-        if name.endswith("kind") or name.startswith(("published", "minutes")):
+        if name == "name" or name.endswith("kind") or name.startswith(("published", "minutes")):
             continue
         flag = "--" + name.replace("_", "-")
         if isinstance(value, bool):

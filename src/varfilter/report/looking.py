@@ -77,7 +77,9 @@ def look(
             jax.random.fold_in(jax.random.fold_in(key, DRAWS), number),
         )
         told = _looked(filter, model, padded, keys, widths, num_samples)
-        told = [None if part is None else np.asarray(part)[: len(xs) - 1] for part in told]
+        told: list[Any] = [
+            None if part is None else np.asarray(part)[: len(xs) - 1] for part in told
+        ]
         num_steps = len(ragged[number]) // dataset.rows_per_step - 1
         found.append(Looked(names[number], 1, num_steps, xs[1:], *told))
     return found
@@ -89,7 +91,7 @@ def loudest_window(looked: Looked, num_steps: int) -> Looked:
     sums = np.convolve(loudness, np.ones(min(num_steps, len(loudness))), "valid")
     begin = int(np.argmax(sums))
     window = slice(begin, begin + num_steps)
-    cut = [part if part is None else part[window] for part in looked[3:]]
+    cut: list[Any] = [part if part is None else part[window] for part in looked[3:]]
     return Looked(looked.name, looked.first + begin, looked.num_steps, *cut)
 
 

@@ -217,7 +217,7 @@ def _surprise(
         t = each["step"] - looked.first
         axis.plot(times[t], looked.surprise[t], "o", ms=8, mfc="none", mec=ALARM, mew=1.4)
         for other in above:
-            other.axvline(times[t], color=ALARM, lw=0.9, alpha=0.55)
+            other.axvline(float(times[t]), color=ALARM, lw=0.9, alpha=0.55)
     axis.margins(y=0.2)  # room for the marks
     margin = per_step / 2
     axis.set_xlim(times[0] - margin, times[-1] + margin)

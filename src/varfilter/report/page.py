@@ -77,10 +77,10 @@ def _cards(found: Sequence[Findings], split: str) -> list[tuple[str, str]]:
         return shown if is_one else []
     (only,) = found
     results = only.numbers["results"]
-    error = results["standard_error"]
+    error, digits = results["standard_error"], 1 if abs(results["nats"]) >= 1000 else 3
     cards = [
         (
-            nats(results["nats"]) + ("" if error is None else f" ± {nats(error)}"),
+            nats(results["nats"]) + ("" if error is None else f" ± {error:.{digits}f}"),
             f"nats per step on {split}, {results['num_sequences']:,} sequences",
         ),
         (nats(only.numbers["best_valid"]), "nats per step on valid, at the best checkpoint"),
