@@ -77,11 +77,11 @@ def look(
             jax.random.fold_in(jax.random.fold_in(key, DRAWS), number),
         )
         told = _looked(filter, model, padded, keys, widths, num_samples)
-        told: list[Any] = [
+        parts: list[Any] = [
             None if part is None else np.asarray(part)[: len(xs) - 1] for part in told
         ]
         num_steps = len(ragged[number]) // dataset.rows_per_step - 1
-        found.append(Looked(names[number], 1, num_steps, xs[1:], *told))
+        found.append(Looked(names[number], 1, num_steps, xs[1:], *parts))
     return found
 
 
