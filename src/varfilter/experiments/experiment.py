@@ -4,6 +4,7 @@ import dataclasses
 import difflib
 import types
 import typing
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -120,7 +121,7 @@ def differences(first: Experiment, second: Experiment) -> dict[str, tuple[Any, A
     }
 
 
-def nearest(name: str, names: typing.Iterable[str]) -> str:
+def nearest(name: str, names: Iterable[str]) -> str:
     """` Did you mean ...?`, or nothing."""
     close = difflib.get_close_matches(name, list(names), 1, 0.5)
     return f" Did you mean {close[0]!r}?" if close else ""
@@ -164,7 +165,7 @@ def _decoded(value: Any) -> Any:
     return kinds[kind](**given)
 
 
-def _flat(prefix: str, value: Any) -> typing.Iterator[tuple[str, Any]]:
+def _flat(prefix: str, value: Any) -> Iterator[tuple[str, Any]]:
     if not isinstance(value, dict):
         yield prefix, value
         return
