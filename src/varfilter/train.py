@@ -14,6 +14,7 @@ from varfilter import devices as placing
 from varfilter._arguments import require_key, require_positive
 from varfilter.data.batches import Batch, RandomWindows
 from varfilter.data.prefetch import prefetched
+from varfilter.data.thinned import Thinning
 from varfilter.learning import EndToEnd, Learning, Metrics, TimeParallel
 
 Learner = TimeParallel | EndToEnd
@@ -68,6 +69,7 @@ def fit(
     updates_per_dispatch: int = 10,
     updates_per_epoch: int | None = None,
     kl_weight: Weight | None = None,
+    thinning: Thinning | None = None,
     devices: Mesh | None = None,
 ) -> Iterator[Fitted]:
     """Learn until `num_updates` were made in all; yields after every `updates_per_dispatch`.
@@ -81,7 +83,8 @@ def fit(
 
     Windows that lie on the device are drawn there, in the same dispatch as the updates; others
     are read ahead, one update a dispatch. The first step of a window is conditioned on, and not
-    scored. `kl_weight` is a function of the number of the update, such as `Annealing`.
+    scored. `kl_weight` is a function of the number of the update, such as `Annealing`;
+    `thinning` hides some of each batch, and needs a learner with `complete=False`.
 
     With `devices`, `device_mesh(batch_size)`, each of them learns from its share of each batch;
     the numbers are those of one device to rounding. What is yielded lies on one device, in each
@@ -97,19 +100,25 @@ def fit(
         raise ValueError(
             f"`windows` must have at least 2 steps, one to condition on; got {windows.num_steps}."
         )
+    if thinning is not None and learner.complete:
+        raise ValueError(
+            "`thinning` hides observations, but `learner` has `complete=True`, a promise that"
+            " none is missing. Give `complete=False`."
+        )
     weight = Annealing() if kl_weight is None else kl_weight
+    update = _Update(learner, key, weight, thinning)
     on_host = isinstance(windows.values, np.ndarray)
     if devices is not None:
         placing.require_mesh(devices, windows.batch_size)
-        settings = (learner, key, weight, num_updates, updates_per_dispatch)
+        settings = (update, num_updates, updates_per_dispatch)
         placing.require_agreement("The arguments of `fit`", windows.lengths, *settings)
         learning = placing.replicated(devices, placing.of_first_process(learning))
         windows = windows if on_host else placing.replicated(devices, windows)
     first = int(learning.num_updates)
     if on_host:
-        dispatch = _from_host(learner, windows, key, weight, first, devices)
+        dispatch = _from_host(update, windows, first, devices)
     else:
-        dispatch = _on_device(learner, windows, key, weight, updates_per_dispatch, devices)
+        dispatch = _on_device(update, windows, updates_per_dispatch, devices)
     while first < num_updates:
         # The grids are counted from 0: a resumed run makes the dispatches of an unbroken one.
         ends = (first - first % size + size for size in (updates_per_dispatch, epoch))
@@ -119,44 +128,51 @@ def fit(
         first = end
 
 
-def _update(
-    learner: Learner, learning: Learning, batch: Batch, key: PRNGKeyArray, weight: Weight, i: Any
-) -> tuple[Learning, Metrics]:
-    return learner.update(
-        learning,
-        batch.xs[:, 1:],
-        jax.random.fold_in(jax.random.fold_in(key, 1), i),
-        mask=batch.mask[:, 1:],
-        x0=batch.xs[:, 0],
-        kl_weight=weight(jnp.asarray(i, jnp.int32)),
-    )
+class _Update(eqx.Module):
+    """One update as a function of its number and its batch; all else is fixed."""
+
+    learner: Learner
+    key: PRNGKeyArray
+    weight: Weight
+    thinning: Thinning | None
+
+    @property
+    def key_windows(self) -> PRNGKeyArray:
+        return jax.random.fold_in(self.key, 0)
+
+    def __call__(self, learning: Learning, batch: Batch, i: Any) -> tuple[Learning, Metrics]:
+        if self.thinning is not None:
+            batch = self.thinning(batch, jax.random.fold_in(jax.random.fold_in(self.key, 2), i))
+        return self.learner.update(
+            learning,
+            batch.xs[:, 1:],
+            jax.random.fold_in(jax.random.fold_in(self.key, 1), i),
+            mask=batch.mask[:, 1:],
+            x0=batch.xs[:, 0],
+            kl_weight=self.weight(jnp.asarray(i, jnp.int32)),
+        )
 
 
 def _on_device(
-    learner: Learner,
-    windows: RandomWindows,
-    key: PRNGKeyArray,
-    weight: Weight,
-    most: int,
-    devices: Mesh | None,
+    update: _Update, windows: RandomWindows, most: int, devices: Mesh | None
 ) -> Callable[[Learning, int, int], tuple[Learning, Metrics]]:
     @eqx.filter_jit
     def dispatch(learning: Learning, windows: RandomWindows, first: Array, end: Array) -> Any:
         arrays, static = eqx.partition(learning, eqx.is_array)
 
-        def update(i: Array, arrays: Any) -> tuple[Any, Metrics]:
-            batch = placing.spread(windows.windows(i, jax.random.fold_in(key, 0)))
-            after, metrics = _update(learner, eqx.combine(arrays, static), batch, key, weight, i)
+        def one(i: Array, arrays: Any) -> tuple[Any, Metrics]:
+            batch = placing.spread(windows.windows(i, update.key_windows))
+            after, metrics = update(eqx.combine(arrays, static), batch, i)
             return placing.everywhere((eqx.filter(after, eqx.is_array), metrics))
 
-        shapes = eqx.filter_eval_shape(update, first, arrays)[1]
+        shapes = eqx.filter_eval_shape(one, first, arrays)[1]
         empty = jax.tree.map(lambda s: jnp.zeros((most, *s.shape), s.dtype), shapes)
 
         # A loop whose end is not known to the compiler: the last dispatch of a run, or the first
         # after a resumption, may be shorter, and is the same program.
         def body(i: Array, carry: Any) -> Any:
             arrays, kept = carry
-            arrays, metrics = update(i, arrays)
+            arrays, metrics = one(i, arrays)
             kept = jax.tree.map(lambda k, m: k.at[i - first].set(m), kept, metrics)
             return arrays, kept
 
@@ -174,24 +190,18 @@ def _on_device(
 
 
 def _from_host(
-    learner: Learner,
-    windows: RandomWindows,
-    key: PRNGKeyArray,
-    weight: Weight,
-    first_step: int,
-    devices: Mesh | None,
+    update: _Update, windows: RandomWindows, first_step: int, devices: Mesh | None
 ) -> Callable[[Learning, int, int], tuple[Learning, Metrics]]:
     part = slice(None) if devices is None else placing.part(devices, windows.batch_size)
-    key_windows = jax.random.fold_in(key, 0)
-    batches = prefetched(windows, key_windows, first_step=first_step, part=part)
+    batches = prefetched(windows, update.key_windows, first_step=first_step, part=part)
 
     @eqx.filter_jit
     def spread_update(learning: Learning, batch: Batch, i: Array) -> tuple[Learning, Metrics]:
-        return placing.everywhere(_update(learner, learning, batch, key, weight, i))
+        return placing.everywhere(update(learning, batch, i))
 
-    def update(learning: Learning, batch: Batch, i: int) -> tuple[Learning, Metrics]:
+    def one(learning: Learning, batch: Batch, i: int) -> tuple[Learning, Metrics]:
         if devices is None:
-            return _update(learner, learning, batch, key, weight, i)
+            return update(learning, batch, i)
         batch = placing.sharded(devices, batch)
         with placing.in_force(devices):
             learning, metrics = spread_update(learning, batch, jnp.asarray(i, jnp.int32))
@@ -200,7 +210,7 @@ def _from_host(
     def call(learning: Learning, first: int, end: int) -> tuple[Learning, Metrics]:
         kept = []
         for i in range(first, end):
-            learning, metrics = update(learning, next(batches), i)
+            learning, metrics = one(learning, next(batches), i)
             kept.append(metrics)
         return learning, jax.tree.map(lambda *each: jnp.stack(each), *kept)
 

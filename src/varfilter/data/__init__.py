@@ -14,6 +14,7 @@ from varfilter.data.ragged import Ragged
 from varfilter.data.simulated import Pendulum, pendulum_video, tracker
 from varfilter.data.splits import split_by_sequence
 from varfilter.data.tables import Table, table
+from varfilter.data.thinned import Thinning
 from varfilter.data.timit import check_timit, timit, timit_sample
 from varfilter.data.video import read_video, video_folder
 from varfilter.data.weizmann import weizmann
@@ -27,6 +28,7 @@ __all__ = [
     "RandomWindows",
     "Scaling",
     "Table",
+    "Thinning",
     "audio_folder",
     "check_timit",
     "consecutive_windows",

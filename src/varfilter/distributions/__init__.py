@@ -16,6 +16,7 @@ from varfilter.distributions.bernoulli import Bernoulli
 from varfilter.distributions.discretized import DiscretizedNormal, PaperDiscretizedNormal
 from varfilter.distributions.divergence import has_analytic_kl, kl
 from varfilter.distributions.gaussian import Gaussian
+from varfilter.distributions.joint import Joint
 from varfilter.distributions.normal import Normal
 from varfilter.distributions.particles import Mixture, Particles
 
@@ -24,6 +25,7 @@ __all__ = [
     "Bernoulli",
     "DiscretizedNormal",
     "Gaussian",
+    "Joint",
     "Mixture",
     "Normal",
     "PaperDiscretizedNormal",

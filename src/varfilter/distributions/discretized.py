@@ -1,5 +1,7 @@
 """Gaussians that give the probability of a quantised value: speech samples and pixels."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -26,23 +28,35 @@ class DiscretizedNormal(AbstractDistribution):
 
     `width` is w, the distance of two neighbouring levels of the data. Where the data are
     bounded, give `low` and `high`, the lowest and the highest level: their bins reach to
-    infinity, so that the probabilities of all levels sum to one.
+    infinity, so that the probabilities of all levels sum to one. For a vector whose elements
+    are quantised differently, as the counts of a table are, each of the three may be a tuple
+    with one for each element.
     """
 
     mean: Float[Array, " *event"] = eqx.field(converter=parameter)
     log_var: Float[Array, " *event"] = eqx.field(converter=parameter)
-    width: float = eqx.field(static=True)
-    low: float | None = eqx.field(static=True, default=None)
-    high: float | None = eqx.field(static=True, default=None)
+    width: float | tuple[float, ...] = eqx.field(static=True)
+    low: float | tuple[float | None, ...] | None = eqx.field(static=True, default=None)
+    high: float | tuple[float | None, ...] | None = eqx.field(static=True, default=None)
 
     def __check_init__(self):
-        require_width(self.width)
         require_shape("log_var", self.log_var, self.mean.shape, "One for each element.")
-        if self.low is not None and self.high is not None and not self.low < self.high:
-            raise ValueError(
-                f"`low` must lie below `high`; got low={self.low} and high={self.high}. They are"
-                " the lowest and the highest level of the data."
-            )
+        for width in _each(self.width):
+            require_width(width)
+        for name in ("width", "low", "high"):
+            value = getattr(self, name)
+            if isinstance(value, tuple) and self.mean.shape != (len(value),):
+                raise ValueError(
+                    f"`{name}` has {len(value)} entries, one for each element of a vector, but"
+                    f" `mean` has shape {self.mean.shape}. Give one number for all elements."
+                )
+        lows, highs = (np.array(_each(value), object) for value in (self.low, self.high))
+        for low, high in np.broadcast(lows, highs):
+            if low is not None and high is not None and not low < high:
+                raise ValueError(
+                    f"`low` must lie below `high`; got low={low} and high={high}. They are"
+                    " the lowest and the highest level of the data."
+                )
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -59,8 +73,10 @@ class DiscretizedNormal(AbstractDistribution):
         noise = jax.random.normal(key, self.shape, self.mean.dtype)
         x = self.mean + jnp.exp(0.5 * self.log_var) * noise
         if self.low is not None:
-            x = self.low + self.width * jnp.round((x - self.low) / self.width)
-        return jnp.clip(x, self.low, self.high)
+            width, low = self._along(self.width), self._along(self.low, 0.0)
+            level = low + width * jnp.round((x - low) / width)
+            x = level if None not in _each(self.low) else jnp.where(self._is_bounded, level, x)
+        return jnp.clip(x, self._along(self.low, -jnp.inf), self._along(self.high, jnp.inf))
 
     def log_prob(self, x: Float[Array, " *event"]) -> Float[Array, ""]:
         """Sum over observed elements of the log-probability of their bins."""
@@ -70,14 +86,28 @@ class DiscretizedNormal(AbstractDistribution):
         """The log-probability of each element's bin."""
         precision = jnp.exp(-0.5 * self.log_var)
         centre = (x - self.mean) * precision
-        half = 0.5 * self.width * precision
+        half_width = 0.5 * self._along(self.width)
+        half = half_width * precision
         value = log_window_mass(centre, half)
         # Half a bin of slack: levels that went through float arithmetic still count as edges.
         if self.low is not None:
-            value = jnp.where(x < self.low + 0.5 * self.width, log_ndtr(centre + half), value)
+            edge = self._along(self.low, -jnp.inf) + half_width
+            value = jnp.where(x < edge, log_ndtr(centre + half), value)
         if self.high is not None:
-            value = jnp.where(x > self.high - 0.5 * self.width, log_ndtr(half - centre), value)
+            edge = self._along(self.high, jnp.inf) - half_width
+            value = jnp.where(x > edge, log_ndtr(half - centre), value)
         return value
+
+    @property
+    def _is_bounded(self) -> np.ndarray:
+        """Which elements have a lowest level, so that a draw can be put on the levels."""
+        return np.array([low is not None for low in _each(self.low)])
+
+    def _along(self, value: Any, if_none: float | None = None) -> Any:
+        """One number as it is, a tuple as an array along the vector; None as `if_none`."""
+        if not isinstance(value, tuple):
+            return if_none if value is None else value
+        return jnp.array([if_none if v is None else v for v in value], self.mean.dtype)
 
 
 class PaperDiscretizedNormal(AbstractDistribution):
@@ -117,6 +147,10 @@ class PaperDiscretizedNormal(AbstractDistribution):
         scale = SQRT2 * jnp.exp(0.5 * self.log_var) + 1e-5
         mass = 0.5 * (erf((residual + self.width) / scale) - erf(residual / scale))
         return jnp.sum(jnp.where(observed(x), jnp.log(mass + 1e-6), 0.0))
+
+
+def _each(value: Any) -> tuple:
+    return value if isinstance(value, tuple) else (value,)
 
 
 def log_window_mass(
@@ -178,12 +212,33 @@ def erfcx(x: Float[Array, " *event"]) -> Float[Array, " *event"]:
     large = x > 3.0
     small_x = jnp.where(large, 1.0, x)
     large_x = jnp.where(large, x, 4.0)
-    fraction = large_x
-    # n = 24 terms: the error, of order exp(x^2 - 2 x sqrt(2 n)), is below 1e-14 from x = 3 on.
-    for n in range(24, 0, -1):
-        fraction = large_x + 0.5 * n / fraction
+    fraction = large_x * _along_y(_FRACTION[0], large_x) / _along_y(_FRACTION[1], large_x)
     return jnp.where(large, 1 / (SQRT_PI * fraction), jnp.exp(small_x**2) * erfc(small_x))
 
+
+def _along_y(coefficients: np.ndarray, x: Float[Array, " *event"]) -> Float[Array, " *event"]:
+    """A polynomial in y = 1 / x^2, by Horner's rule."""
+    y = 1.0 / x**2
+    value = jnp.full_like(x, coefficients[-1])
+    for coefficient in coefficients[-2::-1].tolist():
+        value = value * y + coefficient
+    return value
+
+
+def _fraction(num_terms: int) -> tuple[np.ndarray, np.ndarray]:
+    """x + (1/2) / (x + (2/2) / (x + (3/2) / (x + ...))) = x P(y) / Q(y) with y = 1 / x^2.
+
+    All coefficients are positive, so nothing cancels. One division instead of `num_terms` in a
+    row, whose derivative takes a compiler seconds wherever it stands.
+    """
+    above, below = np.ones(1), np.ones(1)
+    for n in range(num_terms, 0, -1):
+        above, below = np.polynomial.polynomial.polyadd(above, [0.0, *(0.5 * n * below)]), above
+    return above, below
+
+
+# The error, of order exp(x^2 - 2 x sqrt(2 n)), is below 1e-14 from x = 3 on.
+_FRACTION = _fraction(24)
 
 # Gauss-Legendre on [-1, 1]; ten nodes are exact to 1e-15 for the narrow windows above.
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(10)

@@ -5,8 +5,9 @@ from varfilter.experiments.experiment import Experiment, Published
 from varfilter.experiments.names import EXPERIMENTS, named
 from varfilter.experiments.run import Run, Trained
 from varfilter.experiments.schedule import Adam, Optimizers, Schedule
-from varfilter.experiments.sizes import SRNNSizes, SVGSizes, VRNNSizes
+from varfilter.experiments.sizes import SRNNSizes, SVGSizes, TableSizes, VRNNSizes
 from varfilter.experiments.source import Source
+from varfilter.experiments.tables import table_experiment
 from varfilter.experiments.training import train
 
 __all__ = [
@@ -24,8 +25,10 @@ __all__ = [
     "SVGSizes",
     "Schedule",
     "Source",
+    "TableSizes",
     "Trained",
     "VRNNSizes",
     "named",
+    "table_experiment",
     "train",
 ]

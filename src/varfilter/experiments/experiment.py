@@ -15,13 +15,13 @@ from varfilter.data.batches import RandomWindows
 from varfilter.data.dataset import SPLITS, Dataset
 from varfilter.experiments.choices import FilterChoice
 from varfilter.experiments.schedule import Optimizers, Schedule
-from varfilter.experiments.sizes import SRNNSizes, SVGSizes, VRNNSizes
+from varfilter.experiments.sizes import SRNNSizes, SVGSizes, TableSizes, VRNNSizes
 from varfilter.experiments.source import Source
 from varfilter.filters import AbstractFilter
 from varfilter.learning import EndToEnd, TimeParallel
 from varfilter.model import AbstractModel
 
-Sizes = VRNNSizes | SRNNSizes | SVGSizes
+Sizes = VRNNSizes | SRNNSizes | SVGSizes | TableSizes
 
 
 @dataclass(frozen=True)
@@ -76,15 +76,17 @@ class Experiment:
 
     def windows(self, dataset: Dataset, *, on_device: bool = True) -> RandomWindows:
         """The training batches."""
-        schedule = self.schedule
-        return RandomWindows(dataset, schedule.num_steps, schedule.batch_size, on_device=on_device)
+        lengths = dataset.train.lengths // dataset.rows_per_step
+        num_steps = self.schedule.window_steps(lengths)
+        return RandomWindows(dataset, num_steps, self.schedule.batch_size, on_device=on_device)
 
     def build(self, dataset: Dataset, updates_per_epoch: int = 1) -> Built:
         """The model and the filter for observations like the data set's, from the seed."""
         keys = self.keys()
         model = self.model.build(dataset, keys.model)
         filter = self.filter.build(model, keys.filter)
-        complete = not any(has_gaps(dataset, split) for split in SPLITS)
+        complete = self.schedule.thinning() is None
+        complete = complete and not any(has_gaps(dataset, split) for split in SPLITS)
         learner = self.optimizer.learner(filter, updates_per_epoch, complete=complete)
         return Built(model, filter, learner)
 

@@ -2,11 +2,15 @@
 
 from dataclasses import dataclass
 
+import numpy as np
 import optax
 
+from varfilter.data.thinned import Thinning
 from varfilter.filters import AbstractFilter, VariationalFilter
 from varfilter.learning import EndToEnd, TimeParallel
 from varfilter.train import Annealing
+
+LONGEST_WINDOW = 64
 
 
 @dataclass(frozen=True)
@@ -71,8 +75,9 @@ class Schedule:
     """How long to train."""
     batch_size: int = 16
     """Windows in a batch."""
-    num_steps: int = 25
-    """Steps in a window; the first is conditioned on, and not scored."""
+    num_steps: int | None = 25
+    """Steps in a window; the first is conditioned on, and not scored. None: 64, or fewer where
+    that would leave out more than one training sequence in ten."""
     windows_per_epoch: int | None = None
     """Call so many windows an epoch, instead of one of each sequence."""
     annealing_epochs: int = 0
@@ -83,12 +88,30 @@ class Schedule:
     """How often the validation part is scored, whole; the best checkpoint is kept."""
     patience_epochs: int | None = None
     """Stop when validation has not improved for so many epochs after annealing."""
+    hidden_elements: float = 0.0
+    """Hide this share of the elements of each training window."""
+    hidden_gaps: float = 0.0
+    """The chance that at a step of a training window a gap of 1 to 5 hidden steps begins."""
 
     def updates_per_epoch(self, num_batches: int) -> int:
         """For data with so many batches in one pass."""
         if self.windows_per_epoch is None:
             return num_batches
         return max(1, -(-self.windows_per_epoch // self.batch_size))
+
+    def window_steps(self, lengths: np.ndarray) -> int:
+        """For training sequences of so many steps each."""
+        if self.num_steps is not None:
+            return self.num_steps
+        if not lengths.size:
+            return LONGEST_WINDOW
+        return max(2, min(LONGEST_WINDOW, int(np.quantile(lengths, 0.1, method="lower"))))
+
+    def thinning(self) -> Thinning | None:
+        """What is hidden of each training window; None: nothing."""
+        if self.hidden_elements == self.hidden_gaps == 0.0:
+            return None
+        return Thinning(self.hidden_elements, self.hidden_gaps)
 
     def annealing(self, updates_per_epoch: int) -> Annealing:
         """The weight of the KL by the number of the update."""

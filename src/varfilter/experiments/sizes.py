@@ -9,7 +9,7 @@ from jaxtyping import PRNGKeyArray
 
 from varfilter.data.dataset import Dataset, Family
 from varfilter.distributions import Bernoulli, DiscretizedNormal, Normal
-from varfilter.models import SRNN, SVG, VRNN, BernoulliImage, NormalImage
+from varfilter.models import SRNN, SVG, VRNN, BernoulliImage, ColumnHead, NormalImage
 from varfilter.models.heads import BernoulliHead, VaryingNormalHead
 from varfilter.nn import VGG
 
@@ -119,8 +119,35 @@ class SVGSizes:
         )
 
 
+@dataclass(frozen=True)
+class TableSizes:
+    """An SRNN for the columns of a table, each with its own family; None: by their number."""
+
+    latent_size: int | None = None
+    """Elements of z_t; by itself two more than the table has columns, from 4 to 16."""
+    hidden_size: int | None = None
+    """Units of the LSTM and of each network; 32 up to 8 columns, 64 up to 32, else 128."""
+
+    def build(self, dataset: Dataset, key: PRNGKeyArray) -> SRNN:
+        """For the columns of the table."""
+        columns = dataset.num_elements
+        hidden = self.hidden_size or (32 if columns <= 8 else 64 if columns <= 32 else 128)
+        return SRNN(
+            dataset.observation_shape,
+            self.latent_size or min(max(columns + 2, 4), 16),
+            recurrent_size=hidden,
+            prior_size=hidden,
+            decoder_size=hidden,
+            num_decoder_layers=1,
+            head=head_for(dataset, log_var_range=(-7.0, 3.0)),
+            key=key,
+        )
+
+
 def head_for(dataset: Dataset, *, log_var_range: tuple[float, float]) -> Callable[..., Any]:
     """The output head for the family of a data set's observations."""
+    if isinstance(dataset.family, tuple):
+        return functools.partial(ColumnHead, families=dataset.family)
     family = _one_family(dataset, "this model")
     if family.distribution is Bernoulli:
         return BernoulliHead

@@ -124,6 +124,7 @@ def train(
         updates_per_dispatch=min(updates_per_dispatch, per_epoch),
         updates_per_epoch=per_epoch,
         kl_weight=schedule.annealing(per_epoch),
+        thinning=schedule.thinning(),
         devices=devices,
     )
     begin, step = time.perf_counter(), int(state.learning.num_updates)

@@ -1,5 +1,6 @@
 """Models on the core's five functions, each readable beside its equations."""
 
+from varfilter.models.column_head import ColumnFamily, ColumnHead
 from varfilter.models.deep_markov import DeepMarkov
 from varfilter.models.heads import (
     BernoulliHead,
@@ -20,6 +21,8 @@ __all__ = [
     "VRNN",
     "BernoulliHead",
     "BernoulliImage",
+    "ColumnFamily",
+    "ColumnHead",
     "DeepMarkov",
     "LinearDynamics",
     "LinearGaussian",
