@@ -1,7 +1,7 @@
 """Pages in a real browser: how wide they are, what they say in the console, what they look like."""
 
 import html
-import io
+import json
 import os
 import re
 import shutil
@@ -13,21 +13,59 @@ import pytest
 
 # In this order; `chromium` is Debian's.
 NAMES = ("chromium", "chromium-browser", "google-chrome")
+HEIGHT = 6000
+# The page measures itself, and tells the page round it.
 PROBE = """<script>
 const wrong = [];
 addEventListener("error", e => wrong.push(String(e.message || (e.target || {}).src)), true);
 addEventListener("load", () => {
-  const root = document.documentElement;
-  const blank = [...document.images].filter(i => !i.complete || !i.naturalWidth).length;
+  const root = document.documentElement, images = [...document.images];
   const asked = performance.getEntriesByType("resource").map(r => r.name)
-    .filter(n => !n.startsWith("data:"));
-  root.dataset.probe = JSON.stringify({inner: innerWidth, scroll: root.scrollWidth,
-    blank, images: document.images.length, wrong, asked, height: root.scrollHeight});
+    .filter(name => !name.startsWith("data:"));
+  parent.postMessage({width: innerWidth, scroll: root.scrollWidth, height: root.scrollHeight,
+    images: images.length, blank: images.filter(i => !i.naturalWidth).length,
+    drawn: images.map(i => i.naturalWidth), wrong, asked}, "*");
 });
 </script>"""
+# A window of its own would not be narrower than 500 pixels.
+AROUND = """<!doctype html><html><head><meta charset="utf-8"><link rel="icon" href="data:,"><script>
+const told = {};
+addEventListener("message", e => { told[e.data.width] = e.data;
+  document.documentElement.dataset.told = JSON.stringify(told); });
+</script></head><body style="margin:0;display:flex;width:FULLpx">FRAMES</body></html>"""
 
 
-def browser():
+def look_at(page: Path, widths: tuple[int, ...], folder: Path):
+    """(what the page says of itself by width, the console, its picture by width) at once."""
+    from PIL import Image
+
+    probed, around, picture = (folder / name for name in ("page.html", "all.html", "all.png"))
+    text = page.read_text(encoding="utf-8")
+    probed.write_text(text.replace("<head>", "<head>" + PROBE, 1), encoding="utf-8")
+    frames = "".join(
+        f'<iframe src="page.html" style="border:0;flex:none;width:{width}px;height:{HEIGHT}px">'
+        "</iframe>"
+        for width in widths
+    )
+    around.write_text(AROUND.replace("FULL", str(sum(widths))).replace("FRAMES", frames))
+    command = [
+        _browser(), "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
+        "--enable-logging=stderr", f"--window-size={sum(widths)},{HEIGHT}", "--dump-dom",
+        f"--user-data-dir={folder / 'profile'}", f"--screenshot={picture}", around.as_uri(),
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+    assert done.returncode == 0, done.stderr
+    (told,) = re.findall(r'data-told="([^"]*)"', done.stdout)
+    measured = {int(width): each for width, each in json.loads(html.unescape(told)).items()}
+    with Image.open(picture) as image:
+        pixels = np.asarray(image.convert("L"))
+    edges = np.cumsum((0, *widths))
+    pictures = {w: pixels[:, a:b] for w, a, b in zip(widths, edges, edges[1:], strict=False)}
+    said = "\n".join(line for line in done.stderr.splitlines() if "CONSOLE" in line)
+    return measured, said, pictures
+
+
+def _browser() -> str:
     """The path of a browser; the test is skipped without one, unless one is required."""
     found = next((path for name in NAMES if (path := shutil.which(name))), None)
     if found is None:
@@ -35,34 +73,3 @@ def browser():
             pytest.fail("VARFILTER_REQUIRE_BROWSER is set, and there is no chromium")
         pytest.skip("needs chromium")
     return found
-
-
-def look_at(page: Path, width: int, folder: Path):
-    """(what the page says of itself, what the browser said of it, its picture as an array)."""
-    import json
-
-    from PIL import Image
-
-    text = page.read_text(encoding="utf-8")
-    probed = folder / f"probed-{width}.html"
-    probed.write_text(text.replace("<head>", "<head>" + PROBE, 1), encoding="utf-8")
-    picture = folder / f"{page.stem}-{width}.png"
-    dom, said = _headless("--dump-dom", width, 900, probed)
-    (probe,) = re.findall(r'data-probe="([^"]*)"', dom)
-    measured = json.loads(html.unescape(probe))
-    _headless(f"--screenshot={picture}", width, min(measured["height"], 8000), page)
-    with Image.open(io.BytesIO(picture.read_bytes())) as image:
-        pixels = np.asarray(image.convert("L"))
-    return measured, said, pixels
-
-
-def _headless(what: str, width: int, height: int, page: Path) -> tuple[str, str]:
-    command = [
-        browser(), "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
-        "--enable-logging=stderr", "--log-level=0", f"--window-size={width},{height}",
-        what, page.resolve().as_uri(),
-    ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
-    said = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
-    return done.stdout, "\n".join(said)

@@ -134,19 +134,20 @@ def made(tmp_path_factory):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_browser_shows_the_page_whole_on_every_screen(made, tmp_path, kind):
     _, page, _ = made(kind)
-    for width in (1280, 400):
-        measured, said, pixels = look_at(page, width, tmp_path)
-        assert measured["inner"] == width
-        assert measured["scroll"] <= width, "the page scrolls sideways"
-        assert measured["images"] >= 4
-        assert measured["blank"] == 0
-        assert measured["wrong"] == []
-        assert measured["asked"] == [], "the page asks for something elsewhere"
-        assert said == ""
-        assert pixels.shape[1] == width
+    measured, said, pictures = look_at(page, (1280, 400), tmp_path)
+    assert said == ""
+    assert set(measured) == {1280, 400}
+    for width, told in measured.items():
+        assert told["scroll"] <= width, "the page scrolls sideways"
+        assert told["images"] >= 4
+        assert told["blank"] == 0
+        assert told["wrong"] == []
+        assert told["asked"] == [], "the page asks for something elsewhere"
         # Not blank: ink in every stretch of a screen's height.
-        for begin in range(0, len(pixels) - 700, 700):
-            assert pixels[begin : begin + 700].std() > 5.0
+        for begin in range(0, min(told["height"], 6000) - 700, 700):
+            assert pictures[width][begin : begin + 700].std() > 5.0
+    # Small screens have pictures of their own, with letters as large as the page's.
+    assert max(measured[400]["drawn"]) < min(measured[1280]["drawn"])
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -33,8 +33,8 @@ class Published:
     """
 
     table: str
-    nats: float
-    corrected: float
+    nats: float | int
+    corrected: float | int
     num_iterations: int = 1
 
 
