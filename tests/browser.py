@@ -22,8 +22,8 @@ addEventListener("load", () => {
   const root = document.documentElement, images = [...document.images];
   const asked = performance.getEntriesByType("resource").map(r => r.name)
     .filter(name => !name.startsWith("data:"));
-  parent.postMessage({width: innerWidth, scroll: root.scrollWidth, height: Math.ceil(document.body.getBoundingClientRect().bottom),
-    images: images.length, blank: images.filter(i => !i.naturalWidth).length,
+  parent.postMessage({width: innerWidth, scroll: root.scrollWidth,
+    height: Math.ceil(document.body.getBoundingClientRect().bottom), images: images.length, blank: images.filter(i => !i.naturalWidth).length,
     drawn: images.map(i => i.naturalWidth), wrong, asked}, "*");
 });
 </script>"""

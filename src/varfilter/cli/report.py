@@ -22,10 +22,14 @@ class Report:
       varfilter report runs/srnn-jsb-avf runs/srnn-jsb-baseline --out jsb.html
     """
 
-    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    runs: Annotated[
+        tuple[Path, ...],
+        tyro.conf.Positional,
+        tyro.conf.arg(metavar="RUN [RUN ...]", help_behavior_hint=""),
+    ]
     """The folders of runs."""
 
-    out: Annotated[Path | None, tyro.conf.arg(metavar="FILE.html")] = None
+    out: Annotated[Path | None, tyro.conf.arg(metavar="FILE.html", help_behavior_hint="")] = None
     """The page (RUN/report.html for one run, report.html for several)."""
 
     split: Literal["train", "valid", "test"] = "test"

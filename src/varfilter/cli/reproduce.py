@@ -31,10 +31,10 @@ class Reproduce:
     out: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("reproduced")
     """The folder to write to; it is made if it is not there."""
 
-    runs: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
+    runs: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")] = None
     """The folder of the runs (DIR/runs)."""
 
-    max_updates: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    max_updates: Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint="")] = None
     """A short try: at most so many updates of each. The caption says so."""
 
     at_hand: bool = False

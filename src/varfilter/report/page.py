@@ -54,9 +54,9 @@ def results_row(numbers: dict[str, Any]) -> list[str]:
         numbers["label"],
         nats(results["nats"]),
         nats(results["standard_error"]),
-        nats(published.get("corrected")),
+        printed(published.get("corrected")),
         nats(results["nats_as_published"]),
-        nats(published.get("nats")),
+        printed(published.get("nats")),
         nats(results["nats_by_step"]),
         f"{results['prediction_error']:.4g}",
     ]
@@ -67,6 +67,11 @@ def nats(value: float | int | None) -> str:
     if value is None:
         return ""
     return f"{value:,.1f}" if abs(value) >= 1000 else f"{value:.3f}"
+
+
+def printed(value: float | int | None) -> str:
+    """As the paper has it."""
+    return "" if value is None else f"{value:,}"
 
 
 def _cards(found: Sequence[Findings], split: str) -> list[tuple[str, str]]:

@@ -169,7 +169,7 @@ def _trained(
         )
         experiment, loaded = other, data[other.data]
     if isinstance(loaded, str):
-        tell(f"{wanted.name}: left out. {loaded}")
+        tell(f"{wanted.name}: left out, for want of {experiment.data.source}.")
         return Row(wanted, None, loaded)
     run = Run.begin(folder / experiment.name, experiment, loaded)
     run.loaded = loaded
