@@ -23,7 +23,8 @@ addEventListener("load", () => {
   const asked = performance.getEntriesByType("resource").map(r => r.name)
     .filter(name => !name.startsWith("data:"));
   parent.postMessage({width: innerWidth, scroll: root.scrollWidth,
-    height: Math.ceil(document.body.getBoundingClientRect().bottom), images: images.length, blank: images.filter(i => !i.naturalWidth).length,
+    height: Math.ceil(document.body.getBoundingClientRect().bottom),
+    images: images.length, blank: images.filter(i => !i.naturalWidth).length,
     drawn: images.map(i => i.naturalWidth), wrong, asked}, "*");
 });
 </script>"""

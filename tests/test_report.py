@@ -11,16 +11,14 @@ import jax
 import numpy as np
 import pytest
 
-import varfilter as vf
 from browser import look_at
 from varfilter.cli.report import Report
-from varfilter.data import Dataset, Family, Ragged, Scaling
+from varfilter.data import Ragged
 from varfilter.data.catalogue import Loaded
 from varfilter.evaluate import evaluate
 from varfilter.experiments import (
     AVF,
     Adam,
-    Experiment,
     FilterChoice,
     Optimizers,
     Run,
@@ -31,6 +29,8 @@ from varfilter.experiments import (
     named,
     train,
 )
+from varfilter.experiments.sizes import TableSizes
+from varfilter.experiments.tables import table_experiment
 from varfilter.report import report, reproduce
 from varfilter.report.calibration import NOMINAL, coverage, reliability
 from varfilter.report.curves import improvement
@@ -65,29 +65,29 @@ def shortened(dataset, num_steps=24):
     return dataclasses.replace(dataset, **parts, names=names)
 
 
-def readings():
-    """A table of two numeric columns, with a gap and one value that nobody expects."""
+def readings(folder):
+    """A table of a numeric and a binary column, with gaps and a value that nobody expects."""
     rng = np.random.default_rng(0)
-
-    def sequence(number):
-        phase = np.arange(40) / 5.0 + number
-        columns = [20 + 5 * np.sin(phase), 3 * np.cos(phase)]
-        values = np.stack(columns, 1) + 0.2 * rng.normal(size=(40, 2))
-        values[10:14, 0] = np.nan
-        values[30, 1] += 40.0
-        return values.astype(np.float32)
-
-    parts = [Ragged.of([sequence(i) for i in range(count)]) for count in (6, 2, 4)]
-    scaling = Scaling.standardizing(parts[0].values, axis=0)
-    # Names that HTML and the pictures' own markup would take for something else.
-    columns = ("heat < $x$ & y", "flow")
-    return Dataset("readings", *parts, Family(vf.Normal), scaling, columns=columns)
+    # A name that HTML and the pictures' own markup would take for something else.
+    lines = ["pump,heat < $x$ & y,valve"]
+    for pump in range(20):
+        heat = 20 + 5 * np.sin(np.arange(40) / 5.0 + pump) + 0.2 * rng.normal(size=40)
+        heat[30] += 100.0
+        for t, value in enumerate(heat):
+            seen = "" if 10 <= t < 14 else f"{value:.4f}"
+            lines.append(f"p{pump},{seen},{int(value > 21)}")
+    path = folder / "readings.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return path
 
 
-def tiny(kind):
+def tiny(kind, folder):
+    """(the experiment, its data) of a kind."""
     if kind == "table":
-        experiment = Experiment("readings", Source("readings.csv"), SRNN)
-        loaded = Loaded(readings(), ("Rows are steps.",))
+        source = Source(str(readings(folder)), sequence="pump")
+        sizes = TableSizes(latent_size=3, hidden_size=4)
+        experiment = dataclasses.replace(table_experiment(source), model=sizes)
+        loaded = source.load()
     else:
         name, source = {
             "music": ("srnn-jsb-avf", Source("jsb")),
@@ -118,8 +118,9 @@ def made(tmp_path_factory):
         if kind not in known:
             if kind != "table" and not DATA.is_dir():
                 pytest.skip(f"needs the data sets in {DATA}")
-            experiment, loaded = tiny(kind)
-            run = Run.begin(tmp_path_factory.mktemp(kind) / "run", experiment, loaded)
+            folder = tmp_path_factory.mktemp(kind)
+            experiment, loaded = tiny(kind, folder)
+            run = Run.begin(folder / "run", experiment, loaded)
             run.loaded = loaded
             for _ in train(run, loaded.dataset, max_updates=2):
                 pass
@@ -182,7 +183,7 @@ def test_the_numbers_are_those_of_an_evaluation(made, scores):
     assert results["nats_as_published"] == pytest.approx(results["nats"] * 39 / 40, rel=1e-6)
     assert results["standard_error"] == pytest.approx(scores.standard_error, rel=1e-4)
     assert (told["best_step"], told["best_valid"]) == (step, valid)
-    assert told["sequences"]["of"] == 4
+    assert told["sequences"]["of"] == len(run.loaded.dataset.test) > 1
     best, worst = (told["sequences"][which][0]["nats"] for which in ("best", "worst"))
     assert best == pytest.approx(scores.per_sequence.min(), rel=1e-5)
     assert worst == pytest.approx(scores.per_sequence.max(), rel=1e-5)
@@ -194,8 +195,8 @@ def test_the_surprise_of_a_picture_is_that_of_the_scores(made, scores):
     model, filter, _, _ = run.trained()
     dataset = run.loaded.dataset
     options = {"split": "test", "most_steps": 39, "num_samples": 64}
-    looked = look(filter, model, dataset, jax.random.key(0), np.array([2]), **options)[0]
-    assert np.sum(looked.surprise) == pytest.approx(scores.free_energy[2], rel=1e-4)
+    looked = look(filter, model, dataset, jax.random.key(0), np.array([1]), **options)[0]
+    assert np.sum(looked.surprise) == pytest.approx(scores.free_energy[1], rel=1e-4)
     # The value that nobody expects is the most surprising, in every sequence.
     for drawn in numbers["runs"][0]["drawn"]:
         peak = max(drawn["most_surprising"], key=lambda each: each["surprise"])
@@ -209,6 +210,17 @@ def test_the_surprise_of_a_picture_is_that_of_the_scores(made, scores):
     assert len(window.surprise) == 5
     assert window.surprise[30 - window.first] == looked.surprise[29]
     assert 30 in [each["step"] for each in most_surprising(window)]
+
+
+def test_a_table_has_the_calibration_of_each_column(made):
+    run, _, numbers = made("table")
+    heat, valve = numbers["runs"][0]["calibration"]
+    assert (heat["column"], heat["kind"]) == ("heat < $x$ & y", "numeric")
+    assert (valve["column"], valve["kind"]) == ("valve", "binary")
+    # Four of the 39 scored steps of a sequence are missing.
+    assert heat["num_values"] * 39 == valve["num_values"] * 35
+    assert "densities" in numbers["runs"][0]["units"]
+    assert command(run).startswith(f"varfilter train {run.experiment.data.source} --data.sequence")
 
 
 def test_music_has_reliability_and_the_papers_numbers(made):
@@ -311,9 +323,14 @@ def test_wrong_words_are_refused_in_a_line(made, tmp_path, capsys):
     assert ".html" in capsys.readouterr().err
     assert Report((run.folder,), out=tmp_path / "no" / "page.html")() == 2
     assert "no folder" in capsys.readouterr().err
-    # Its data are nowhere: they were made here.
+    # As a user runs it, with the data read again; and when they are gone.
+    assert Report((run.folder,), out=tmp_path / "page.html")() == 0
+    assert str(tmp_path / "page.html") in capsys.readouterr().out
+    path = run.folder.parent / "readings.csv"
+    kept = path.rename(tmp_path / "elsewhere.csv")
     assert Report((run.folder,), out=tmp_path / "page.html")() == 2
     assert "readings.csv" in capsys.readouterr().err
+    kept.rename(path)
 
 
 @pytest.fixture

@@ -16,6 +16,8 @@ from varfilter.distributions import Bernoulli
 from varfilter.evaluate import Evaluation, HeldOut
 from varfilter.experiments import EXPERIMENTS, Run, Source
 from varfilter.experiments.experiment import as_json, differences
+from varfilter.experiments.sizes import TableSizes
+from varfilter.experiments.tables import table_experiment
 from varfilter.experiments.training import summary
 from varfilter.filters import AbstractFilter
 from varfilter.model import AbstractModel
@@ -42,7 +44,7 @@ class Amount(NamedTuple):
 AMOUNTS: dict[Medium, Amount] = {
     "music": Amount(8, 2, 200),
     "sound": Amount(4, 2, 200),
-    "film": Amount(3, 2, 60, 32),
+    "film": Amount(3, 2, 40, 24),
     "table": Amount(4, 1, 300),
     "array": Amount(4, 2, 200),
 }
@@ -162,7 +164,11 @@ def command(run: Run) -> str:
     # One that was varied has the name of another with something after it.
     names = [name for name in EXPERIMENTS if f"{mine.name}-".startswith(f"{name}-")]
     name = max(names, key=len, default=None)
-    given = EXPERIMENTS[name] if name else replace(mine, data=Source(mine.data.source))
+    if name:
+        given = EXPERIMENTS[name]
+    else:
+        given = table_experiment(mine.data) if isinstance(mine.model, TableSizes) else mine
+        given = replace(given, data=Source(mine.data.source))
     words = ["varfilter", "train", name or mine.data.source]
     changed = differences(given, mine)
     for name, (_, value) in changed.items():
