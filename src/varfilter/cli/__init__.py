@@ -13,6 +13,8 @@ from varfilter.cli.evaluate import Evaluate
 from varfilter.cli.experiments import ListExperiments
 from varfilter.cli.filter import Filter
 from varfilter.cli.forecast import Forecast
+from varfilter.cli.report import Report
+from varfilter.cli.reproduce import Reproduce
 from varfilter.cli.sample import Sample
 from varfilter.cli.train import Train, train_command
 
@@ -31,6 +33,8 @@ examples:
   varfilter filter runs/readings new.csv --out filtered.csv
   varfilter forecast runs/readings new.csv --horizon 24
   varfilter sample runs/srnn-jsb-avf --out tune.mid
+  varfilter report runs/srnn-jsb-avf
+  varfilter reproduce table-3       the paper's table beside ours
   varfilter data list               the data sets that have a name, and which are here
   varfilter data fetch jsb          get one, checked
   varfilter data check readings.csv what a set holds: a name, or your own file or folder
@@ -47,6 +51,8 @@ Command = (
     | Annotated[Filter, tyro.conf.subcommand("filter")]
     | Annotated[Forecast, tyro.conf.subcommand("forecast")]
     | Annotated[Sample, tyro.conf.subcommand("sample")]
+    | Annotated[Report, tyro.conf.subcommand("report")]
+    | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
     | Data
 )
 

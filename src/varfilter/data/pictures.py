@@ -3,16 +3,16 @@
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import Colormap, LinearSegmentedColormap, to_rgb
+from matplotlib.colors import Colormap
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.ticker import MaxNLocator
 
-from varfilter.data.dataset import Dataset, Family
+from varfilter.data.dataset import Dataset
 from varfilter.data.picture_page import (
     COLOURS,
     FRAME,
@@ -29,7 +29,14 @@ from varfilter.data.picture_page import (
     plain,
     title,
 )
-from varfilter.distributions import Bernoulli
+from varfilter.data.picture_parts import (
+    black_and_white,
+    coloured,
+    ink,
+    is_binary,
+    outline,
+    value_range,
+)
 
 NUM_KEYS, LOWEST_KEY = 88, 21
 MOST_PANELS = MOST_FRAMES = 8
@@ -94,7 +101,7 @@ def _kind(dataset: Dataset) -> Kind:
     is_film = len(row) == 2 or (len(row) == 3 and row[0] in (1, 3))
     if is_film and min(row[-2:]) >= 8 and max(row[-2:]) <= 4 * min(row[-2:]):
         return Kind(_films, 4, 200)
-    if row == (NUM_KEYS,) and not dataset.columns and _is_binary(dataset.family):
+    if row == (NUM_KEYS,) and not dataset.columns and is_binary(dataset.family):
         return Kind(_rolls, 4, 200)
     if dataset.columns or math.prod(row) <= MOST_PANELS:
         return Kind(_lines, 3, 1000, missing="marks at the bottom are missing values")
@@ -107,7 +114,7 @@ def _rolls(page: Page, dataset: Dataset, shown: list[Shown]) -> Figure:
     sounding = np.flatnonzero((np.concatenate([song.rows for song in shown]) > 0).any(axis=0))
     keys = LOWEST_KEY + (sounding if sounding.size else np.arange(NUM_KEYS))
     cs = range(24, LOWEST_KEY + NUM_KEYS, 12)  # MIDI note 60 is the middle C, C4
-    for axis in _images(body, dataset, shown, LOWEST_KEY, _ink(COLOURS[0]), (0.0, 1.0)):
+    for axis in _images(body, dataset, shown, LOWEST_KEY, ink(COLOURS[0]), (0.0, 1.0)):
         axis.set_yticks(cs, [f"C{note // 12 - 1}" for note in cs])
         axis.set_ylim(keys[0] - 2.5, keys[-1] + 2.5)
         for note in cs:  # between B and C: through C it would strike the notes out
@@ -120,7 +127,7 @@ def _heat_maps(page: Page, dataset: Dataset, shown: list[Shown]) -> Figure:
     """All elements of a row against time, on one scale."""
     figure, body = page(1.35 * len(shown) + 0.3)
     colours = matplotlib.colormaps["magma"].with_extremes(bad=MISSING)
-    limits = _range([sequence.rows for sequence in shown])
+    limits = value_range([sequence.rows for sequence in shown])
     axes = _images(body, dataset, shown, 0, colours, limits)
     axes[0].yaxis.set_major_locator(MaxNLocator(4, integer=True))
     bar = body.colorbar(axes[0].images[0], ax=axes, aspect=40, pad=0.01)
@@ -161,22 +168,20 @@ def _sounds(page: Page, dataset: Dataset, shown: list[Shown]) -> Figure:
     rate = float(dataset.rate or 1.0)
     seconds = max(len(sound.rows) for sound in shown) / rate
     spectra = [_spectrum(sound.rows, rate) for sound in shown]
-    loudest = max(_range(spectra)[1], DECIBELS + SILENCE)
+    loudest = max(value_range(spectra)[1], DECIBELS + SILENCE)
     unit, divisor = ("kHz", 1000.0) if rate >= 4000 else ("Hz", 1.0)
     axes = body.subplots(len(shown), 2, sharex=True, sharey="col", squeeze=False)
     for (wave, spectrum), sound, levels in zip(axes, shown, spectra, strict=True):
         end = len(sound.rows) / rate
         plain(wave, grid=True)
-        wave.plot(
-            *_outline(np.arange(len(sound.rows)) / rate, sound.rows), color=COLOURS[0], lw=0.6
-        )
+        wave.plot(*outline(np.arange(len(sound.rows)) / rate, sound.rows), color=COLOURS[0], lw=0.6)
         wave.axvspan(end, seconds, color=OUTSIDE, zorder=0.6)
         wave.set_ylabel("amplitude", **LABEL)
         title(wave, f"{sound.name}, {_extent(sound, dataset)}")
         plain(spectrum)
         spectrum.set_facecolor(OUTSIDE)
         spectrum.imshow(
-            levels, cmap=_ink("black"), vmin=loudest - DECIBELS, vmax=loudest, origin="lower",
+            levels, cmap=ink("black"), vmin=loudest - DECIBELS, vmax=loudest, origin="lower",
             aspect="auto", extent=(0.0, end, 0.0, rate / 2 / divisor),
         )  # fmt: skip
         spectrum.set_ylabel(unit, **LABEL)
@@ -194,14 +199,14 @@ def _films(page: Page, dataset: Dataset, shown: list[Shown]) -> Figure:
     num_pixels = (MOST_FRAMES - 1) * pitch + width
     strip_height = 0.96 * WIDTH * height / num_pixels
     figure, body = page((strip_height + 0.45) * len(shown))
-    low, high = _levels(dataset, shown)
+    low, high = black_and_white(dataset, [film.rows for film in shown])
     axes = body.subplots(len(shown), 1, squeeze=False)[:, 0]
     for axis, film in zip(axes, shown, strict=True):
         steps = np.unique(np.linspace(0, len(film.rows) - 1, MOST_FRAMES).round().astype(int))
         strip = np.ones((height, num_pixels, 3), np.float32)
         frames = dataset.scaling(film.rows[steps].astype(np.float32))
         for left, frame in zip(range(0, num_pixels, pitch), frames, strict=False):
-            strip[:, left : left + width] = _coloured((frame - low) / (high - low))
+            strip[:, left : left + width] = coloured((frame - low) / (high - low))
         axis.imshow(strip)
         plain(axis)
         axis.spines[:].set_visible(False)
@@ -229,7 +234,7 @@ def _lines(page: Page, dataset: Dataset, shown: list[Shown]) -> Figure:
         columns = [table[:, i] for table in tables]
         plain(axis, grid=True)
         axis.tick_params(labelbottom=True)
-        _draw(axis, columns, is_binary=_is_binary(family))
+        _draw(axis, columns, is_binary=is_binary(family))
         missing = np.isnan(np.concatenate(columns)).mean()
         title(axis, legible(names[i], 70 if num_wide == 1 else 28))
         small = family.distribution.__name__ + (f", {missing:.0%} missing" if missing else "")
@@ -296,28 +301,6 @@ def _extent(shown: Shown, dataset: Dataset) -> str:
     return part + count(steps, "step") + seconds
 
 
-def _is_binary(family: Family | tuple[Family, ...]) -> bool:
-    return isinstance(family, Family) and issubclass(family.distribution, Bernoulli)
-
-
-def _levels(dataset: Dataset, shown: list[Shown]) -> tuple[float, float]:
-    """What is black and what is white."""
-    family = dataset.family
-    if isinstance(family, Family) and family.low is not None and family.high is not None:
-        return family.low, family.high
-    if _is_binary(family):
-        return 0.0, 1.0
-    return _range([dataset.scaling(film.rows.astype(np.float32)) for film in shown])
-
-
-def _coloured(frame: np.ndarray) -> np.ndarray:
-    """(height, width, 3) from 0 to 1, of any frame; a pixel that is missing in its own colour."""
-    channels = np.moveaxis(frame, 0, -1) if frame.ndim == 3 else frame[..., None]
-    colour = np.broadcast_to(np.clip(channels, 0.0, 1.0), (*channels.shape[:2], 3))
-    lost = np.isnan(channels).any(-1, keepdims=True)
-    return np.where(lost, np.asarray(to_rgb(MISSING), colour.dtype), colour)
-
-
 def _spectrum(samples: np.ndarray, rate: float) -> np.ndarray:
     """Decibels (frequency, time), from pieces of 25 ms, four times overlapping."""
     size = max(round(0.025 * rate), 16)
@@ -325,24 +308,3 @@ def _spectrum(samples: np.ndarray, rate: float) -> np.ndarray:
     pieces = np.lib.stride_tricks.sliding_window_view(padded, size)[: len(samples) : size // 4]
     levels = np.abs(np.fft.rfft(pieces * np.hanning(size).astype(np.float32))).T
     return 20.0 * np.log10(np.maximum(levels, 10.0 ** (SILENCE / 20.0)))
-
-
-def _outline(times: np.ndarray, values: np.ndarray, most: int = 4000) -> tuple[Any, Any]:
-    """The same picture with few points: of each piece the lowest and the highest value."""
-    size = -(-2 * len(values) // most)
-    if size <= 2:
-        return times, values
-    begins = np.arange(0, len(values), size)
-    ends = [np.fmin.reduceat(values, begins), np.fmax.reduceat(values, begins)]
-    return np.repeat(times[begins], 2), np.stack(ends, 1).ravel()
-
-
-def _range(arrays: Sequence[np.ndarray]) -> tuple[float, float]:
-    """The lowest and the highest value; never the same."""
-    values = np.concatenate([array[np.isfinite(array)] for array in arrays])
-    low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 1.0)
-    return (low, high) if high > low else (low, low + max(1.0, abs(low)))
-
-
-def _ink(colour: str) -> Colormap:
-    return LinearSegmentedColormap.from_list("ink", ["white", colour]).with_extremes(bad=MISSING)

@@ -1,0 +1,102 @@
+"""The pages that varfilter writes: one HTML file each, with its pictures inside and no script."""
+
+import base64
+import html
+from collections.abc import Iterable, Sequence
+
+# Columns that a telephone has room for.
+MOST_NARROW = 3
+CSS = """
+:root { color-scheme: light; }
+body { font: 16px/1.55 system-ui, sans-serif; color: #1c1c1c; background: #fff;
+       max-width: 60rem; margin: 0 auto; padding: 1.5rem 1.2rem 4rem; overflow-wrap: anywhere; }
+h1 { font-size: 1.7rem; margin-bottom: .2rem; } h2 { margin-top: 2.6rem; }
+h3 { margin: 1.8rem 0 .4rem; }
+.lead { color: #555; margin-top: 0; }
+.loud { border-left: .3rem solid #c62828; background: #fdf1f0; padding: .6rem 1rem; }
+.cards { display: flex; flex-wrap: wrap; gap: .8rem; margin: 1.4rem 0; }
+.card { flex: 1 1 13rem; border: 1px solid #ddd; border-radius: .5rem; padding: .7rem 1rem; }
+.card b { display: block; font-size: 1.45rem; color: #1f5fbf; }
+.scroll { overflow-x: auto; }
+.scroll td, .scroll th { overflow-wrap: normal; }
+.scroll td:first-child { min-width: 8rem; overflow-wrap: anywhere; }
+table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
+th, td { text-align: right; padding: .35rem .7rem; border-bottom: 1px solid #e4e4e4; }
+th { vertical-align: bottom; }
+th:first-child, td:first-child { text-align: left; }
+tr.ours td { background: #eef4fc; font-weight: 600; }
+dl { display: grid; grid-template-columns: minmax(7rem, 11rem) 1fr; gap: .2rem 1rem; }
+dt { color: #555; } dd { margin: 0; min-width: 0; }
+@media (max-width: 600px) { dl { grid-template-columns: 1fr; } dd { margin-bottom: .5rem; }
+  body { padding: 1rem .8rem 3rem; } th, td { padding: .35rem .45rem; } }
+@media (max-width: 600px) { .stacked tr:first-child { display: none; }
+  .stacked tr { display: block; border-bottom: 2px solid #ccc; padding: .4rem 0; }
+  .stacked td { display: flex; justify-content: space-between; gap: 1rem; border: 0; }
+  .stacked td:empty { display: none; } .stacked td:first-child { font-weight: 600; }
+  .stacked td:not(:first-child)::before { content: attr(data-of); color: #555; font-weight: 400;
+    text-align: left; } }
+img { max-width: 100%; height: auto; display: block; margin: .6rem 0; }
+figcaption, .note { color: #555; font-size: .92rem; } figure { margin: 1rem 0; }
+code { background: #f3f3f3; padding: .1rem .3rem; border-radius: .2rem; }
+"""
+
+
+def document(title: str, body: str) -> str:
+    """A whole page; `body` is HTML, `title` is text."""
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<link rel="icon" href="data:,">
+<title>{html.escape(title)}</title><style>{CSS}</style></head><body>
+{body}
+</body></html>
+"""
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, ours: Sequence[int] = ()) -> str:
+    """Texts in rows and columns; the rows numbered in `ours` stand out.
+
+    On small screens, where there are many columns, each row is a list of its own.
+    """
+    head = list(head)
+    cells = "".join(f"<th>{html.escape(name)}</th>" for name in head)
+    lines = [
+        ('<tr class="ours">' if number in ours else "<tr>")
+        + "".join(
+            f'<td data-of="{html.escape(of)}">{html.escape(cell)}</td>'
+            for of, cell in zip(head, row, strict=True)
+        )
+        + "</tr>"
+        for number, row in enumerate(rows)
+    ]
+    kind = ' class="stacked"' if len(head) > MOST_NARROW else ""
+    return f'<div class="scroll"><table{kind}><tr>{cells}</tr>{"".join(lines)}</table></div>'
+
+
+def cards(pairs: Iterable[tuple[str, str]]) -> str:
+    """A few numbers that matter most, each with what it is."""
+    inner = "".join(
+        f'<div class="card"><b>{html.escape(value)}</b>{html.escape(text)}</div>'
+        for value, text in pairs
+    )
+    return f'<div class="cards">{inner}</div>'
+
+
+def facts(pairs: Iterable[tuple[str, str]]) -> str:
+    """Names and what is known of them; the second of each pair is HTML."""
+    inner = "".join(f"<dt>{html.escape(name)}</dt><dd>{value}</dd>" for name, value in pairs)
+    return f"<dl>{inner}</dl>"
+
+
+def figure(png: bytes, caption: str, *, narrow: bytes | None = None, alt: str | None = None) -> str:
+    """A picture, and the one that small screens get in its place; `alt` is the caption if none."""
+    text = html.escape(caption)
+    image = f'<img alt="{html.escape(alt or caption)}" src="{_inside(png)}">'
+    if narrow is not None:
+        small = f'<source media="(max-width: 600px)" srcset="{_inside(narrow)}">'
+        image = f"<picture>{small}{image}</picture>"
+    return f"<figure>{image}<figcaption>{text}</figcaption></figure>"
+
+
+def _inside(png: bytes) -> str:
+    return f"data:image/png;base64,{base64.b64encode(png).decode()}"

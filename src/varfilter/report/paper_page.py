@@ -1,0 +1,90 @@
+"""A table or a figure of the paper beside ours, as a page and as Markdown."""
+
+import html
+from typing import Any
+
+from varfilter import _page
+from varfilter.report.page import nats, printed
+
+HEAD = ("experiment", "data", "nats per step", "standard error", "paper, corrected",
+        "divided by T", "paper, printed", "trained")  # fmt: skip
+
+ABOUT = (
+    "Free energy in nats per step, lower is better, every sequence with the same weight. Our nats"
+    " per step are of the steps that were scored, and compare with the paper's number corrected to"
+    " those; divided by T, all T steps of a sequence instead of the T-1 scored ones, they compare"
+    " with the number as printed. The standard error is over sequences, not seeds."
+)
+
+
+def paper_page(numbers: dict[str, Any], figures: list[str]) -> str:
+    """The whole page; `figures` are HTML."""
+    warnings = "".join(f'<p class="loud">{html.escape(text)}</p>' for text in warnings_of(numbers))
+    commands = [row["command"] for row in numbers["rows"] if row["results"]]
+    body = [
+        f"<h1>{html.escape(numbers['title'])}</h1>",
+        f'<p class="lead">Ours beside those of the paper. Scored with seed {numbers["seed"]}.</p>',
+        warnings,
+        *figures,
+        _page.table(HEAD, [cells(row) for row in numbers["rows"]]),
+        f'<p class="note">{html.escape(ABOUT)}</p>',
+    ]
+    if missing := missing_of(numbers):
+        listed = [(data, html.escape(reason)) for data, reason in missing.items()]
+        body += ["<h2>What is missing</h2>", _page.facts(listed)]
+    if commands:
+        items = "".join(f"<li><code>{html.escape(line)}</code></li>" for line in commands)
+        body += ["<h2>The runs, each by itself</h2>", f"<ul>{items}</ul>"]
+    return _page.document(f"varfilter: {numbers['title']}", "\n".join(body))
+
+
+def paper_markdown(numbers: dict[str, Any]) -> str:
+    """The same table for a README."""
+    lines = [f"# {numbers['title']}", ""]
+    lines += [f"**{text}**\n" for text in warnings_of(numbers)]
+    rows = [HEAD, ["---", "---", *["---:"] * (len(HEAD) - 3), "---"], *map(cells, numbers["rows"])]
+    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    lines += ["", ABOUT]
+    for data, reason in missing_of(numbers).items():
+        lines += ["", f"{data} is missing: {reason}"]
+    return "\n".join(lines) + "\n"
+
+
+def missing_of(numbers: dict[str, Any]) -> dict[str, str]:
+    """By data set, why it is not here."""
+    return {row["data_wanted"]: row["missing"] for row in numbers["rows"] if row["missing"]}
+
+
+def cells(row: dict[str, Any]) -> list[str]:
+    """Of one experiment."""
+    published, results = row["published"] or {}, row["results"]
+    paper = printed(published.get("corrected")), printed(published.get("nats"))
+    if results is None:
+        return [row["wanted"], row["data_wanted"], "missing", "", paper[0], "", paper[1], ""]
+    data = row["data"] + (" (not the paper's data)" if row["is_at_hand"] else "")
+    return [
+        row["experiment"],
+        data,
+        nats(results["nats"]),
+        nats(results["standard_error"]),
+        paper[0],
+        nats(results["nats_as_published"]),
+        paper[1],
+        f"{row['num_updates']:,} updates",
+    ]
+
+
+def warnings_of(numbers: dict[str, Any]) -> list[str]:
+    """What a reader must know before the numbers."""
+    found = []
+    if numbers["max_updates"] is not None and any(row["results"] for row in numbers["rows"]):
+        found.append(
+            f"A short try: at most {numbers['max_updates']:,} update(s) each. These numbers say"
+            " nothing of the method."
+        )
+    if others := sorted({row["data"] for row in numbers["rows"] if row["is_at_hand"]}):
+        found.append(
+            f"OTHER DATA: {', '.join(others)} in the place of the paper's, which are licensed and"
+            " not here. The numbers do not compare with the paper's."
+        )
+    return found
