@@ -140,8 +140,8 @@ def test_lines_give_the_rows_of_the_file(world, varfilter, from_file):
     code, out, err = varfilter("filter", world / "run", "-", *OPTIONS, lines=lines)
     assert (code, err) == (0, "")
     assert_rows_agree(from_file, parsed(out))
-    assert [row["sequence"] for row in from_file] == ["x"] * 8 + ["y"] * 4
-    assert [row["time"] for row in from_file[:8]] == [3.0 + 0.5 * t for t in range(8)]
+    assert [row["pump"] for row in from_file] == ["x"] * 8 + ["y"] * 4
+    assert [row["when"] for row in from_file[:8]] == [3.0 + 0.5 * t for t in range(8)]
     # The first of each is conditioned on; the one that never came is predicted all the same.
     missing = [i for i, row in enumerate(from_file) if row["surprise"] is None]
     assert missing == [0, 8]
@@ -163,8 +163,8 @@ def test_lines_give_the_rows_of_the_file(world, varfilter, from_file):
     code, out, _ = varfilter("filter", world / "run", "-", *OPTIONS, lines=mixed)
     rows = parsed(out)
     assert code == 0
-    assert [row["sequence"] for row in rows[:4]] == ["x", "y", "x", "y"]
-    assert_rows_agree(from_file, sorted(rows, key=lambda row: row["sequence"]))
+    assert [row["pump"] for row in rows[:4]] == ["x", "y", "x", "y"]
+    assert_rows_agree(from_file, sorted(rows, key=lambda row: row["pump"]))
 
 
 def test_the_numbers_are_those_of_run(world, from_file):
@@ -190,10 +190,10 @@ def test_a_forecast_goes_on_where_the_data_end(world, varfilter, tmp_path):
     code, out, err = varfilter(*words, "--num-samples", "30")
     assert (code, err) == (0, "")
     rows = parsed(out)
-    assert [(row["sequence"], row["step"]) for row in rows] == [
+    assert [(row["pump"], row["step"]) for row in rows] == [
         (name, step) for name in "xy" for step in (1, 2, 3)
     ]
-    assert [row["time"] for row in rows] == [7.0, 7.5, 8.0, 2.0, 2.5, 3.0]
+    assert [row["when"] for row in rows] == [7.0, 7.5, 8.0, 2.0, 2.5, 3.0]
     for row in rows:
         assert row["warm_q05"] <= row["warm_q50"] <= row["warm_q95"]
         assert 10.0 < row["warm_mean"] < 30.0
@@ -278,7 +278,7 @@ def test_sampled_tables_are_read_back(world, varfilter, tmp_path):
     code, printed, _ = varfilter(*words)
     assert (code, printed) == (0, f"{out}\n")
     header, *rows = out.read_text().splitlines()
-    assert header == "sequence,time,is_on,warm"
+    assert header == "pump,when,is_on,warm"
     assert [row.split(",")[0] for row in rows] == ["1"] * 5 + ["2"] * 5
     assert [row.split(",")[1] for row in rows[:3]] == ["0.0", "0.5", "1.0"]
     xs = sample_run(Run.load(world / "run"), 5, 2)
@@ -404,7 +404,7 @@ def test_a_table_filter_is_a_run(world, tmp_path):
     surprise = [row["surprise"] for row in rows]
     np.testing.assert_allclose(found["surprise"], np.array(surprise), rtol=1e-4, atol=1e-5)
     ahead = fitted.forecast(3, num_samples=30)
-    assert ahead["time"].to_list() == [30.0, 30.5, 31.0] * 4
+    assert ahead["when"].to_list() == [30.0, 30.5, 31.0] * 4
 
     fitted.save(tmp_path / "kept")
     loaded = TableFilter.load(tmp_path / "kept")

@@ -418,7 +418,7 @@ def test_times_of_futures_without_dates():
     made = table({"t": np.arange(40) * 0.1, "x": np.random.default_rng(0).normal(size=40)})
     ahead = forecast_of(np.zeros((2, 3, 1)))
     rows = list(forecast_rows(made, ahead, last=made.times["test"][0][-1]))
-    assert [row["time"] for row in rows] == [4.0, 4.1, 4.2]
+    assert [row["t"] for row in rows] == [4.0, 4.1, 4.2]
     plain = table({"x": np.random.default_rng(0).normal(size=40)})
     rows = list(forecast_rows(plain, ahead, last=plain.times["test"][0][-1]))
     assert [row["time"] for row in rows] == [40, 41, 42]

@@ -103,7 +103,8 @@ def _print(scores: dict[str, Any], path: Path) -> None:
         "equal weight per step": "nats_by_step",
         "as the paper's code averages": "nats_as_published",
     }
-    print(" ".join(["nats per step".ljust(30), *(title.rjust(18) for title in columns)]))
+    corner = "nats per step" if density else ""
+    print(" ".join([corner.ljust(30), *(title.rjust(18) for title in columns)]))
     for title, name in rows.items():
         cells = (_number(column.get(name)).rjust(18) for column in columns.values())
         print(" ".join([title.ljust(30), *cells]))

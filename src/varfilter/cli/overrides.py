@@ -56,17 +56,19 @@ class Meant:
 
 
 def meant_by(word: str, rest: Sequence[str]) -> Meant:
-    """A name, the path of a table, or the folder of a run; of a table, `rest` says how to read it.
+    """A name, a table, a folder of recordings, or that of a run; `rest` says how to read a table.
 
     A name comes first: a folder that happens to be called like an experiment is `./NAME`.
     """
-    from varfilter.experiments import EXPERIMENTS, Run, named
+    from varfilter.experiments import EXPERIMENTS, Run, named, recordings_experiment
 
     path = Path(word).expanduser()
     if word in EXPERIMENTS or not (path.exists() or path.suffix):
         return Meant(named(word), Path("runs") / word)
-    if path.is_dir():
+    if path.is_dir() and (path / "run.json").exists():
         return Meant(Run.load(path).experiment, path, is_run=True)
+    if path.is_dir():
+        return Meant(recordings_experiment(path), Path("runs") / path.resolve().name)
     if not path.exists():
         raise FileNotFoundError(
             f"There is no file {word!r}. Give the path of a table, the folder of a run, or a name"

@@ -25,7 +25,7 @@ SMALLER = (
 
 @dataclass(frozen=True, kw_only=True)
 class Train(Options):
-    """Train: an experiment by its name, your own table, or a run that was begun earlier.
+    """Train: an experiment by its name, your own table or recordings, or a run begun earlier.
 
     Every field of the experiment is an option; `varfilter train EXPERIMENT --help` lists them
     with their values. The run goes to a folder: its settings, metrics, checkpoints, and the
@@ -43,9 +43,9 @@ class Train(Options):
     """
 
     what: Annotated[
-        str, tyro.conf.Positional, tyro.conf.arg(metavar="EXPERIMENT|TABLE|RUN", name="what")
+        str, tyro.conf.Positional, tyro.conf.arg(metavar="EXPERIMENT|TABLE|FOLDER|RUN", name="what")
     ]
-    """A name of `varfilter list`, the path of a table, or the folder of a run."""
+    """A name of `varfilter list`, a table, a folder of recordings, or the folder of a run."""
 
     def __call__(self) -> int:
         """Run, with the experiment as it is; `train_command` has its fields as options too."""

@@ -71,7 +71,7 @@ def load_with_notes(source: str | Path, *, at: str | Path | None = None, **optio
             f"`source` is {str(source)!r}: there is no such file or folder.{_nearest(str(source))}"
             f" The sets that have a name are {', '.join(CATALOGUE)}."
         )
-    read = _reader_of_folder(path) if path.is_dir() else _reader_of_file(path)
+    read = reader_of_folder(path) if path.is_dir() else _reader_of_file(path)
     _require_options(read, options)
     found = read(path, **options)
     if isinstance(found, Table):
@@ -162,7 +162,8 @@ def missing(entry: Entry, folder: Path) -> str:
     return f"The data set {entry.name!r} is not here; looked for it at {places}. {how}"
 
 
-def _reader_of_folder(path: Path) -> Callable[..., Dataset | Table]:
+def reader_of_folder(path: Path) -> Callable[..., Dataset]:
+    """What reads a folder, by what it is full of."""
     found: Counter[str] = Counter()
     for file in path.rglob("*"):
         if not file.name.startswith(".") and file.is_file():

@@ -3,6 +3,7 @@
 from varfilter.experiments.choices import AVF, Baseline, Descent, FilterChoice
 from varfilter.experiments.estimator import TableFilter
 from varfilter.experiments.experiment import Experiment, Published
+from varfilter.experiments.folders import recordings_experiment
 from varfilter.experiments.inputs import Recorded, read_input
 from varfilter.experiments.lines import LineFilter
 from varfilter.experiments.names import EXPERIMENTS, named
@@ -47,6 +48,7 @@ __all__ = [
     "named",
     "read_input",
     "ready",
+    "recordings_experiment",
     "sample_run",
     "table_experiment",
     "train",

@@ -1,13 +1,14 @@
 """The names, the units and the times of what is written: the user's own."""
 
 import datetime as dt
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from varfilter._arguments import kind
 from varfilter.data.dataset import Dataset
+from varfilter.data.table_files import SEQUENCE_AXIS
 from varfilter.data.tables import Table
 from varfilter.outputs.medium import dataset_of
 
@@ -15,14 +16,19 @@ from varfilter.outputs.medium import dataset_of
 NEARLY_WHOLE = 1e-4
 
 
-def own_names(columns: Sequence[str], wanted: Iterable[str]) -> dict[str, str]:
+def own_names(data: Dataset | Table, wanted: Iterable[str]) -> dict[str, str]:
     """Each wanted name as it is written: with underscores after it while another has it.
 
-    The user's columns keep theirs: beside one called `surprise`, ours is `surprise_`.
+    The user's columns keep theirs: beside one called `surprise`, ours is `surprise_`; and where
+    a table has columns of its own for `sequence` and `time`, those are their names.
     """
-    taken, names = set(columns), {}
+    taken, names = set(dataset_of(data).columns), {}
+    users: dict[str, str | None] = {}
+    if isinstance(data, Table):
+        users = {"sequence": data.layout.sequence, "time": data.layout.clock.column}
     for name in wanted:
-        free = name
+        user = users.get(name)
+        free = name if user is None or user == SEQUENCE_AXIS else user
         while free in taken:
             free += "_"
         taken.add(free)
@@ -45,7 +51,7 @@ def restored(dataset: Dataset, xs: Any) -> np.ndarray:
     values = dataset.scaling.restore(xs.astype(np.float64))
     if isinstance(dataset.family, tuple):
         is_count = np.array([family.width is not None for family in dataset.family])
-        whole = np.rint(values)
+        whole = np.rint(values) + 0.0  # -0 is 0
         is_close = np.abs(values - whole) < NEARLY_WHOLE
         values = np.where(is_close & is_count, whole, values)
     return values.astype(xs.dtype)

@@ -40,7 +40,7 @@ def forecast_rows(
     write = {"table": _table_row, "music": _music_row}.get(medium(data), _vector_row)
     wanted = [f"{name}_{part}" for name in dataset.columns for part in parts]
     # No column is written by its own name here, but `step` beside a column of that name misleads.
-    names = own_names(dataset.columns, ["sequence", "time", "step", *wanted])
+    names = own_names(data, ["sequence", "time", "step", *wanted])
     return (
         {names["sequence"]: sequence, names["time"]: time, names["step"]: i + 1}
         | write(dataset, names, {part: values[i] for part, values in parts.items()})

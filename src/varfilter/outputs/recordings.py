@@ -82,7 +82,7 @@ def recording_rows(
     dataset, xs = dataset_of(data), np.asarray(xs)
     values = restored(dataset, _floats(xs))
     columns = list(zip(dataset.columns, map(_is_whole, _families(dataset)), strict=True))
-    names = own_names(dataset.columns, ["sequence", "time"])
+    names = own_names(data, ["sequence", "time"])
     begin = {} if sequence is None else {names["sequence"]: sequence}
     for at, row in zip(times_from(data, first, len(xs)), values, strict=True):
         yield (

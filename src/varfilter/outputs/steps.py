@@ -92,7 +92,7 @@ def step_rows(
         columns["z_mean"], columns["z_std"] = _latents(filtered.posterior)
     columns = {name: _shifted(values, num_given) for name, values in columns.items()}
     write = {"table": _table_rows, "music": _music_rows}.get(medium(data), _vector_rows)
-    return write(dataset, rows, times, columns, sequence)
+    return write(data, rows, times, columns, sequence)
 
 
 def step_row(
@@ -121,12 +121,13 @@ def step_row(
 
 
 def _table_rows(
-    dataset: Dataset, rows: np.ndarray, times: np.ndarray, values: dict, sequence: str | int
+    data: Dataset | Table, rows: np.ndarray, times: np.ndarray, values: dict, sequence: str | int
 ) -> Iterator[Row]:
+    dataset = dataset_of(data)
     wanted = ["sequence", "time", "surprise"]
     parts = [part for part in values if part not in ("surprise", "z_mean", "z_std")]
     wanted += [f"{name}_{part}" for name in dataset.columns for part in parts]
-    names = own_names(dataset.columns, [*wanted, *_latent_names(values)])
+    names = own_names(data, [*wanted, *_latent_names(values)])
     for t, time in enumerate(times):
         row: Row = {names["sequence"]: sequence, names["time"]: time}
         for i, name in enumerate(dataset.columns):
@@ -138,7 +139,7 @@ def _table_rows(
 
 
 def _music_rows(
-    dataset: Dataset, rows: np.ndarray, times: np.ndarray, values: dict, sequence: str | int
+    data: Dataset | Table, rows: np.ndarray, times: np.ndarray, values: dict, sequence: str | int
 ) -> Iterator[Row]:
     for t, time in enumerate(times):
         yield {
@@ -153,7 +154,7 @@ def _music_rows(
 
 
 def _vector_rows(
-    dataset: Dataset, rows: np.ndarray, times: np.ndarray, values: dict, sequence: str | int
+    data: Dataset | Table, rows: np.ndarray, times: np.ndarray, values: dict, sequence: str | int
 ) -> Iterator[Row]:
     for t, time in enumerate(times):
         yield {
