@@ -48,7 +48,7 @@ SVG = SVGSizes(
 )
 ADAM = Adam(1e-2)
 OPTIMIZERS = Optimizers(ADAM, ADAM, num_phi_steps=2)
-CHOICE = FilterChoice(AVF(hidden_size=4, num_layers=1, num_iterations=2))
+CHOICE = FilterChoice(AVF(hidden_size=4, num_layers=1))
 SCHEDULE = Schedule(num_epochs=4, batch_size=4, num_steps=6, windows_per_epoch=4)
 KINDS = ("music", "speech", "video", "table")
 
@@ -188,6 +188,9 @@ def test_the_numbers_are_those_of_an_evaluation(made, scores):
     assert best == pytest.approx(scores.per_sequence.min(), rel=1e-5)
     assert worst == pytest.approx(scores.per_sequence.max(), rel=1e-5)
     assert told["metrics"] == run.metrics()
+    # At the prior, and after the one iteration.
+    assert len(results["nats_by_iteration"]) == 2
+    assert results["nats_by_iteration"][-1] == pytest.approx(results["nats"], rel=1e-6)
 
 
 def test_the_surprise_of_a_picture_is_that_of_the_scores(made, scores):
@@ -296,7 +299,7 @@ def test_the_command_makes_the_run_again(made, tmp_path):
     music, _, _ = made("music")
     words = command(music)
     assert words.startswith("varfilter train srnn-jsb-avf --model.latent-size 3")
-    assert "--filter.inference.num-iterations 2" in words
+    assert "--filter.inference.hidden-size 4" in words
     plain = Run(tmp_path, named("srnn-jsb-avf"), music.record)
     assert command(plain) == "varfilter train srnn-jsb-avf"
     on = dataclasses.replace(
