@@ -24,6 +24,7 @@ MAPS = Path("/proc/self/maps")
 LONGEST = (
     "test_real_data.py",
     "test_demo.py",
+    "test_train_command.py",
     "test_particle_conformance.py",
     "test_conformance.py",
     "test_variational_conformance.py",

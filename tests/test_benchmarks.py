@@ -32,6 +32,7 @@ def report(tmp_path_factory):
     return json.loads(path.read_text()), done.stdout
 
 
+@pytest.mark.slow
 def test_every_figure_is_a_positive_number(report):
     results, _ = report
     tables = [rows for name in SECTIONS for rows in results[name].values()]
@@ -46,6 +47,7 @@ def test_every_figure_is_a_positive_number(report):
                 assert 0 < value < inf, row
 
 
+@pytest.mark.slow
 def test_every_filter_is_measured(report):
     results, printed = report
     small = {row["filter"] for row in results["steps"]["small"]}
@@ -61,17 +63,20 @@ def test_every_filter_is_measured(report):
         assert name in printed
 
 
+@pytest.mark.slow
 def test_both_ways_of_learning_find_the_same_gradient(report):
     (row,) = report[0]["learning"]["updates"]
     # Float32 sums in another order: some tens of roundings of 6e-8.
     assert row["difference"] < 1e-5
 
 
+@pytest.mark.slow
 def test_a_stream_gains_no_arrays(report):
     rows = report[0]["growth"]["stream"]
     assert [row["array_bytes_gained"] for row in rows] == [0, 0]
 
 
+@pytest.mark.slow
 def test_run_is_timed_at_growing_lengths(report):
     rows = report[0]["growth"]["run"]
     for name in ("KalmanFilter", "Iterative"):

@@ -444,12 +444,26 @@ def test_restore_is_the_way_back():
 # Splits
 
 
+def test_a_column_named_like_one_of_sequences_is_it():
+    data = {"Run_ID": [f"r{i // 6}" for i in range(60)], "x": np.sin(np.arange(60.0))}
+    made = table(data)
+    assert made.layout.sequence == "Run_ID"
+    assert made.dataset.sha256() == table(data, sequence="Run_ID").dataset.sha256()
+    assert table(data, sequence=False).layout.sequence is None
+    numbers = data | {"series": np.arange(60) // 6}
+    with pytest.raises(ValueError, match=r"'Run_ID', 'series' may all be it.*sequence=False"):
+        table(numbers)
+    # Asked for as an observation, it is one.
+    named = table({"run": np.arange(60.0), "x": data["x"]}, columns=["x", "run"])
+    assert named.layout.sequence is None
+
+
 @pytest.mark.parametrize("by_sequence", [False, True])
 def test_held_out_rows_change_nothing_that_is_learned_from(by_sequence):
     rng = np.random.default_rng(5)
     data = plant()
     data["run"] = [f"r{i // 6}" for i in range(60)]
-    options = {"sequence": "run"} if by_sequence else {}
+    options = {"sequence": "run" if by_sequence else False}
     made = table(data, **options)
     learned = (
         np.isin(data["run"], made.dataset.names["train"]) if by_sequence else np.arange(60) < 48

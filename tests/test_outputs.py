@@ -31,6 +31,7 @@ from varfilter.outputs import (
     write_recording,
     write_rows,
 )
+from varfilter.outputs.axes import restored
 
 HOUR = np.timedelta64(3600, "s")
 ROWS = [
@@ -575,3 +576,18 @@ def test_anything_may_be_arrays_and_nothing_else_than_it_is(tmp_path):
     refuses(
         lambda: write_recording(tmp_path / "none" / "c.wav", made, xs), FileNotFoundError, "none"
     )
+
+
+def test_counts_are_whole_where_they_are_but_for_rounding():
+    scaling = Scaling(np.array([4.177, 4.177]), np.array([2.9, 2.9]))
+    counts = np.arange(6.0)
+    rows = Ragged.of([np.stack([counts, counts], axis=1)])
+    families = (Family(vf.DiscretizedNormal, width=1 / 2.9), Family(vf.Normal))
+    dataset = Dataset("t", rows, rows, rows, families, scaling, columns=("n", "x"))
+    xs = scaling(rows.values).astype(np.float32)
+    xs[5] += 0.1
+    found = restored(dataset, xs)
+    assert found[:5, 0].tolist() == counts[:5].tolist()
+    # What lies between two counts, as a mean does, stays there; and so does what is no count.
+    np.testing.assert_allclose(found[5], 5.29, rtol=1e-6)
+    assert (found[:5, 1] != counts[:5]).any()

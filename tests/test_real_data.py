@@ -52,6 +52,7 @@ def test_vrnn_learns_speech():
     assert len(rows) == 2
 
 
+@pytest.mark.slow
 def test_svg_learns_films():
     folder = DATA / "video" / "weizmann"
     reference, rows = scores("svg_video.py", folder, "--updates", 300)

@@ -49,6 +49,7 @@ from varfilter.model import AbstractModel
 from varfilter.models import SRNN, SVG, VRNN, DeepMarkov, LinearDynamics, LinearGaussian
 from varfilter.objective import FreeEnergy, free_energy
 from varfilter.observation import Observation
+from varfilter.predictive import Predicted, predict, run_predictive
 from varfilter.stream import Stream
 
 __version__ = "0.1.0"
@@ -95,6 +96,7 @@ __all__ = [
     "ParticleFilter",
     "Particles",
     "PrecisionWeightedErrors",
+    "Predicted",
     "Prior",
     "Recurrent",
     "SRNNPosterior",
@@ -110,7 +112,9 @@ __all__ = [
     "free_energy",
     "generate",
     "kl",
+    "predict",
     "run",
+    "run_predictive",
     "start",
     "step",
 ]

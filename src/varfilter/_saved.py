@@ -45,7 +45,7 @@ def write(path: Any, kind: Kind, arrays: Arrays, metadata: dict[str, str]) -> No
     except OSError as error:
         raise type(error)(
             f"`path`: cannot write {str(path)!r} ({error.strerror}). The {kind.noun} itself is not"
-            " lost; give a file name in a folder that exists and may be written to."
+            " lost; make room, or give a file name in a folder that exists and may be written to."
         ) from None
 
 

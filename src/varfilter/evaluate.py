@@ -162,9 +162,9 @@ def _scored(
         _, filtered = run(
             filter, model, xs[1:], jax.random.fold_in(key, number), x0=xs[0], mask=mask[1:]
         )
-        error = (xs[1:] - filtered.prediction.mean) * scale.reshape(
-            (1,) * (xs.ndim - scale.ndim) + scale.shape
-        )
+        # Step by step: the mean of particles is over their first axis, whatever that is.
+        mean = jax.vmap(lambda prediction: prediction.mean)(filtered.prediction)
+        error = (xs[1:] - mean) * scale.reshape((1,) * (xs.ndim - scale.ndim) + scale.shape)
         exists = mask[1:].reshape((-1,) + (1,) * (xs.ndim - 1))
         seen = exists & ~jnp.isnan(error)
         iterates = getattr(filtered.info, "free_energies", jnp.zeros((xs.shape[0] - 1, 0)))

@@ -48,7 +48,7 @@ def forecast(
     require_belief(filter, model, belief)
     horizon = require_positive("horizon", horizon)
     num_samples = require_positive("num_samples", num_samples)
-    return _forecast(filter, model, belief, key, horizon, num_samples, _require_levels(levels))
+    return _forecast(filter, model, belief, key, horizon, num_samples, require_levels(levels))
 
 
 def generate(
@@ -63,7 +63,8 @@ def generate(
     return _generate(model, x0, key, num_steps)
 
 
-def _require_levels(levels: Any) -> tuple[float, ...]:
+def require_levels(levels: Any) -> tuple[float, ...]:
+    """Probabilities of quantiles."""
     try:
         values = np.atleast_1d(np.asarray(levels, dtype=float))
     except (TypeError, ValueError):

@@ -141,7 +141,7 @@ class Check(Reading):
         with refusals() as refused:
             from varfilter.data.checks import describe, without_steps
 
-            dataset, notes = self.loaded()
+            dataset, notes, _ = self.loaded()
             judgement = _judged(self, dataset)
             problems = without_steps(dataset)
             numbers = describe(dataset) | {"notes": list(notes), "problems": problems}
@@ -183,7 +183,7 @@ class Show(Reading):
             from varfilter.data.pictures import picture
 
             _require_writable(self.out)
-            dataset, notes = self.loaded()
+            dataset, notes, _ = self.loaded()
             for note in notes:
                 print(note, file=sys.stderr)
             figure = picture(dataset, split=self.split, seed=self.seed)

@@ -26,6 +26,9 @@ class Demo:
     seed: Annotated[int, tyro.conf.arg(metavar="N")] = 0
     """All randomness comes from this number: the same seed gives the same results."""
 
+    quick: bool = False
+    """Make a twentieth of the updates, to see that all works here; the figures are worse."""
+
     def __call__(self) -> int:
         """Run; returns the exit code."""
         from varfilter.demo import run_demo
@@ -34,7 +37,7 @@ class Demo:
             print(f"`--seed` must lie in [0, 2^32); got {self.seed}.", file=sys.stderr)
             return 2
         try:
-            run_demo(self.out, self.seed)
+            run_demo(self.out, self.seed, effort=0.05 if self.quick else 1.0)
         except OSError as error:
             message = f"`--out {self.out}`: cannot write there ({error}). Give another folder."
             print(message, file=sys.stderr)

@@ -44,8 +44,9 @@ class Reading:
     percussion: bool = False
     """MIDI: with the notes of drums."""
 
-    sequence: Annotated[str | None, _named("COLUMN")] = None
-    """Tables: the column that tells sequences apart (none: all rows are one)."""
+    sequence: Annotated[str | None, _named("COLUMN|none")] = None
+    """Tables: the column that tells sequences apart (one named run, series, ...); none: all rows
+    are one."""
 
     time: Annotated[str | None, _named("COLUMN|none")] = None
     """Tables: the column of times (the one that looks like it); none: rows are steps."""
@@ -76,8 +77,9 @@ class Reading:
             given["split"] = self.split_by
         if self.percussion:
             given["percussion"] = True
-        if self.time == "none":
-            given["time"] = False
+        for name in ("time", "sequence"):
+            if given.get(name) == "none":
+                given[name] = False
         if self.kinds is not None:
             given["kinds"] = dict(map(_pair, self.kinds))
         return given

@@ -12,6 +12,7 @@ from varfilter.data.table_files import SEQUENCE_AXIS, Columns
 from varfilter.data.table_grid import Clock, clock_of
 
 TIME_NAMES = ("time", "timestamp", "date", "datetime")
+SEQUENCE_NAMES = ("sequence", "series", "run", "episode", "trial", "session")
 
 
 @dataclass(frozen=True)
@@ -58,21 +59,22 @@ class Rows:
 def find_layout(
     columns: Columns,
     time: Any,
-    sequence: str | None,
+    sequence: Any,
     long: tuple[str, str] | None,
     observed: Sequence[str] = (),
 ) -> Layout:
-    """From the user's words; the time also from the names and values of columns not observed."""
+    """From the user's words; time and sequence also from the columns that are not observed."""
     if long is not None and (isinstance(long, str) or len(long) != 2):
         raise ValueError(
             f"`long` must be two names, of the column of variables and that of values; got {long}."
         )
-    if sequence is not None and SEQUENCE_AXIS in columns:
+    is_named = sequence is not None and sequence is not False
+    if is_named and SEQUENCE_AXIS in columns:
         raise ValueError(
             f"`sequence` is {sequence!r}, but `source` is an array whose first axis are the"
             " sequences. Leave `sequence` out."
         )
-    named = [("sequence", sequence), *(("long", name) for name in long or ())]
+    named = [("sequence", sequence if is_named else None), *(("long", name) for name in long or ())]
     named += [("time", None if time is False else time)]
     for argument, name in named:
         if name is None:
@@ -81,11 +83,17 @@ def find_layout(
             raise TypeError(f"`{argument}` must be the name of a column; got {kind(name)}.")
         if name not in columns:
             raise unknown(argument, name, _shown(columns))
-    sequence = SEQUENCE_AXIS if SEQUENCE_AXIS in columns else sequence
     used = [name for _, name in named if name is not None]
     twice = [name for name in used if used.count(name) > 1]
     if twice:
         raise ValueError(f"Column {twice[0]!r} is named twice; time, sequence and long differ.")
+    if SEQUENCE_AXIS in columns:
+        sequence = SEQUENCE_AXIS
+    elif sequence is None:
+        sequence = _obvious_sequence(columns, (*used, *observed))
+    elif sequence is False:
+        sequence = None
+    used += [] if sequence in (None, *used) else [sequence]
     if time is None:
         time = _obvious_time(columns, (*used, *observed, SEQUENCE_AXIS))
     elif time is False:
@@ -212,6 +220,22 @@ def _keys(columns: Columns, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
         codes = groups("sequence", layout.sequence, columns[layout.sequence])[0]
     time = layout.clock.column
     return codes, np.arange(num_rows) if time is None else layout.clock.stamps(columns[time])
+
+
+def _obvious_sequence(columns: Columns, used: tuple[str, ...]) -> str | None:
+    """The only column named like one of sequences (`run`, `run_id`), with a name in each row."""
+    found = [
+        name
+        for name in columns
+        if name not in used and name.lower().removesuffix("_id") in SEQUENCE_NAMES
+    ]
+    if len(found) > 1:
+        listed = ", ".join(repr(name) for name in found)
+        raise ValueError(
+            f"`sequence` is not given, and the columns {listed} may all be it. Name one, or give"
+            " `sequence=False` if all rows are one."
+        )
+    return found[0] if found else None
 
 
 def _obvious_time(columns: Columns, used: tuple[str, ...]) -> str | None:

@@ -119,7 +119,7 @@ def table(
     source: Any,
     *,
     time: str | Literal[False] | None = None,
-    sequence: str | None = None,
+    sequence: str | Literal[False] | None = None,
     columns: Sequence[str] | None = None,
     long: tuple[str, str] | None = None,
     kinds: Mapping[str, str] | None = None,
@@ -141,7 +141,8 @@ def table(
     - `step`: between the points of the grid, in the unit of the times; a `timedelta` or seconds
       for dates. None: the one that fits the times of the training rows; an error if more than
       one row in a hundred were lost to another at the same point.
-    - `sequence`: the column that tells sequences apart. None: all rows are one.
+    - `sequence`: the column that tells sequences apart. None: the only one named sequence,
+      series, run, episode, trial or session, or so with `_id`; False, or none: all rows are one.
     - `columns`: to observe, in this order. None: all that hold numbers; see `Table.left_out`.
     - `long`: the columns of (variable, value), if each row is one reading; variables are sorted.
     - `kinds`: `numeric`, `binary` or `count` by column. Not given: booleans, or at least

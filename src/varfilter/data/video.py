@@ -1,7 +1,7 @@
 """The user's own films: a folder of videos or of frame images, decoded once and kept."""
 
 import re
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -33,6 +33,22 @@ def read_video(
     return decode_video(path, str(path), size, color=color, stretch=stretch).values
 
 
+def read_films(
+    path: Path | str, size: int = 64, *, color: bool = False
+) -> Iterator[tuple[str, np.ndarray]]:
+    """(name, frames) of a video, of a folder of images, or of each film of a folder."""
+    path = Path(path)
+    if not path.is_dir():
+        yield path.stem, read_video(path, size, color=color)
+        return
+    places = _places(path)
+    if not places:
+        raise _no_films(path)
+    for place, files in places.items():
+        name = place.relative_to(path).as_posix() if place != path else path.name
+        yield name, _whole(place, files, size, color)[0].values
+
+
 def video_folder(
     folder: Path | str,
     size: int = 64,
@@ -57,10 +73,7 @@ def video_folder(
     require_positive("size", size)
     places = _places(folder)
     if not places:
-        raise FileNotFoundError(
-            f"`folder` must hold videos ({_endings(VIDEOS)}) or folders of images"
-            f" ({_endings(IMAGES)}); found none in {folder}."
-        )
+        raise _no_films(folder)
     split_of = split_by_file(folder, places, fractions, seed, group, kind="films")
     films: dict[str, list[Recording]] = {split: [] for split in SPLITS}
     for place, files in places.items():
@@ -135,3 +148,10 @@ def _whole(place: Path, files: tuple[Path, ...], size: int, color: bool) -> list
 
 def _endings(suffixes: frozenset[str]) -> str:
     return ", ".join(sorted(suffix[1:] for suffix in suffixes))
+
+
+def _no_films(folder: Path) -> FileNotFoundError:
+    return FileNotFoundError(
+        f"`folder` must hold videos ({_endings(VIDEOS)}) or folders of images"
+        f" ({_endings(IMAGES)}); found none in {folder}."
+    )

@@ -68,8 +68,9 @@ class PendulumResult:
     watched: Watched
 
 
-def swing(key: PRNGKeyArray, progress: Progress) -> PendulumResult:
+def swing(key: PRNGKeyArray, progress: Progress, effort: float = 1.0) -> PendulumResult:
     """Train model and inference from images alone; score; then watch a film with a fault."""
+    num_updates = max(10, round(effort * NUM_UPDATES))
     key_films, key_model, key_avf, key_amortized, key_rest = jax.random.split(key, 5)
     key_fit, key_score, key_watch, key_film = jax.random.split(key_rest, 4)
     films = pendulum_video(NUM_TRAIN + NUM_TEST, NUM_STEPS, key_films)
@@ -94,19 +95,19 @@ def swing(key: PRNGKeyArray, progress: Progress) -> PendulumResult:
         "avf": train(
             "AVF on the pendulum",
             TimeParallel(
-                theta=adam(3e-3, NUM_UPDATES),
-                phi=adam(3e-3, NUM_UPDATES * NUM_PHI_STEPS),
+                theta=adam(3e-3, num_updates),
+                phi=adam(3e-3, num_updates * NUM_PHI_STEPS),
                 num_phi_steps=NUM_PHI_STEPS,
             ),
             model, VariationalFilter(iterative), train_xs, key_fit,
-            num_updates=NUM_UPDATES, batch_size=BATCH_SIZE, num_annealing=NUM_ANNEALING,
+            num_updates=num_updates, batch_size=BATCH_SIZE, num_annealing=NUM_ANNEALING,
             progress=progress,
         ),
         "amortized": train(
             "the amortized baseline on the pendulum",
-            EndToEnd(theta=adam(3e-3, NUM_UPDATES), phi=adam(3e-3, NUM_UPDATES)),
+            EndToEnd(theta=adam(3e-3, num_updates), phi=adam(3e-3, num_updates)),
             model, VariationalFilter(amortized), train_xs, key_fit,
-            num_updates=NUM_UPDATES, batch_size=BATCH_SIZE, num_annealing=NUM_ANNEALING,
+            num_updates=num_updates, batch_size=BATCH_SIZE, num_annealing=NUM_ANNEALING,
             progress=progress,
         ),
     }  # fmt: skip

@@ -15,10 +15,11 @@ from varfilter.demo.pendulum import PendulumResult, swing
 from varfilter.demo.tracker import TrackerResult, track
 
 
-def run_demo(out: Path, seed: int) -> Path:
+def run_demo(out: Path, seed: int, *, effort: float = 1.0) -> Path:
     """Train, filter, forecast, find the fault; returns the path of the page it wrote.
 
-    Beside the page it writes `results.json` with every figure that the page shows.
+    Beside the page it writes `results.json` with every figure that the page shows. `effort` is
+    the share of the updates that are made: with less than 1 the figures are worse.
     """
     console = Console()
     out.mkdir(parents=True, exist_ok=True)
@@ -34,8 +35,8 @@ def run_demo(out: Path, seed: int) -> Path:
         TimeRemainingColumn(),
         console=console,
     ) as progress:
-        tracker = track(key_tracker, progress)
-        pendulum = swing(key_pendulum, progress)
+        tracker = track(key_tracker, progress, effort)
+        pendulum = swing(key_pendulum, progress, effort)
     seconds = time.perf_counter() - begin
     _print_tables(console, tracker, pendulum)
 

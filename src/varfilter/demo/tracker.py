@@ -45,8 +45,9 @@ class TrackerResult:
         return self.scores["avf"].free_energy / optimum - 1.0
 
 
-def track(key: PRNGKeyArray, progress: Progress) -> TrackerResult:
+def track(key: PRNGKeyArray, progress: Progress, effort: float = 1.0) -> TrackerResult:
     """Train the inferences for the known model, and score every method."""
+    num_updates = max(10, round(effort * NUM_UPDATES))
     model = tracker()
     key_train, key_test, key_avf, key_amortized, key_fit, key_score = jax.random.split(key, 6)
 
@@ -70,17 +71,17 @@ def track(key: PRNGKeyArray, progress: Progress) -> TrackerResult:
             "AVF on the tracker",
             TimeParallel(
                 theta=None,
-                phi=adam(3e-3, NUM_UPDATES * NUM_PHI_STEPS),
+                phi=adam(3e-3, num_updates * NUM_PHI_STEPS),
                 num_phi_steps=NUM_PHI_STEPS,
             ),
             model, VariationalFilter(iterative), train_xs, key_fit,
-            num_updates=NUM_UPDATES, batch_size=BATCH_SIZE, progress=progress,
+            num_updates=num_updates, batch_size=BATCH_SIZE, progress=progress,
         ),
         "amortized": train(
             "the amortized baseline on the tracker",
-            EndToEnd(theta=None, phi=adam(3e-3, NUM_UPDATES)),
+            EndToEnd(theta=None, phi=adam(3e-3, num_updates)),
             model, VariationalFilter(amortized), train_xs, key_fit,
-            num_updates=NUM_UPDATES, batch_size=BATCH_SIZE, progress=progress,
+            num_updates=num_updates, batch_size=BATCH_SIZE, progress=progress,
         ),
     }  # fmt: skip
     descent = GradientDescent(

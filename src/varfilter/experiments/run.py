@@ -12,7 +12,13 @@ from typing import Any, NamedTuple
 import jax
 
 from varfilter import __version__
-from varfilter.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from varfilter.checkpoint import (
+    Checkpoint,
+    kept_checkpoints,
+    load_checkpoint,
+    read_manifest,
+    save_checkpoint,
+)
 from varfilter.data.catalogue import Loaded
 from varfilter.data.dataset import Dataset
 from varfilter.data.tables import Table
@@ -86,8 +92,14 @@ class Run:
         folder = Path(folder).expanduser()
         if (folder / "run.json").exists():
             run = cls.load(folder)
-            run._require_same(experiment, loaded.dataset)
-            return cls(folder, experiment, run.record)
+            # One that stopped before it had anything to keep, over a wrong setting perhaps, is
+            # in nobody's way.
+            if run.is_begun:
+                run._require_same(experiment, loaded.dataset)
+                record = run.record | {"experiment": as_json(experiment)}
+                if record != run.record and is_first_process():
+                    write_whole(folder / "run.json", json.dumps(record, indent=1))
+                return cls(folder, experiment, record)
         record = {
             "version": VERSION,
             "experiment": as_json(experiment),
@@ -96,10 +108,11 @@ class Run:
             "begun": datetime.now(UTC).isoformat(timespec="seconds"),
             **surroundings(),
         }
+        run = cls(folder, experiment, record)
         if is_first_process():
             _make(folder)
-            write_whole(folder / "run.json", json.dumps(record, indent=1))
-        return cls(folder, experiment, record)
+        run._write(record)
+        return run
 
     @functools.cached_property
     def loaded(self) -> Loaded:
@@ -123,16 +136,35 @@ class Run:
         """The folder of the last few checkpoints."""
         return self.folder / "checkpoints"
 
+    @property
+    def is_begun(self) -> bool:
+        """Whether anything was learned."""
+        return self._best.exists() or bool(kept_checkpoints(self.checkpoints))
+
+    def why_best_is_bad(self) -> str | None:
+        """The reason for which the best checkpoint cannot be read; None if it can."""
+        try:
+            read_manifest(self._best)
+        except (ValueError, OSError) as error:
+            return str(error)
+        return None
+
     def trained(self) -> Trained:
         """The model and the filter of the best checkpoint by validation."""
-        path = self.folder / "best.safetensors"
+        path = self._best
         if not path.exists():
             raise FileNotFoundError(
-                f"{str(self.folder)!r} has no checkpoint yet. Train it:"
+                f"{str(self.folder)!r} has no validated checkpoint yet. Train it:"
                 f" `varfilter train {self.folder}`."
             )
         built = self.experiment.build(self.dataset_like)
-        found = load_checkpoint(path, (built.model, built.filter))
+        try:
+            found = load_checkpoint(path, (built.model, built.filter))
+        except ValueError as error:
+            raise ValueError(
+                f"{error} Or have it written again from the last checkpoint:"
+                f" `varfilter train {self.folder}`."
+            ) from None
         model, filter = found.state
         return Trained(model, filter, found.step, found.manifest.get("valid"))
 
@@ -141,7 +173,7 @@ class Run:
         manifest = {"experiment": as_json(self.experiment), "valid": trained.valid}
         manifest |= {"data_sha256": self.record["data"]["sha256"]}
         checkpoint = Checkpoint((trained.model, trained.filter), trained.step, manifest)
-        save_checkpoint(self.folder / "best.safetensors", checkpoint)
+        save_checkpoint(self._best, checkpoint)
 
     def metrics(self) -> list[dict[str, Any]]:
         """The lines of `metrics.jsonl`, in order; a last line that was cut short is left out."""
@@ -170,6 +202,14 @@ class Run:
         kept = [line for line in self.metrics() if line["step"] <= step]
         write_whole(self.folder / "metrics.jsonl", "".join(json.dumps(m) + "\n" for m in kept))
 
+    @property
+    def _best(self) -> Path:
+        return self.folder / "best.safetensors"
+
+    def _write(self, record: dict[str, Any]) -> None:
+        if is_first_process():
+            write_whole(self.folder / "run.json", json.dumps(record, indent=1))
+
     def _require_same(self, experiment: Experiment, dataset: Dataset) -> None:
         for name, (mine, given) in differences(self.experiment, experiment).items():
             if not name.startswith(MAY_DIFFER):
@@ -191,13 +231,13 @@ class Run:
 
 
 def _make(folder: Path) -> None:
-    if folder.is_dir() and any(folder.iterdir()):
+    if not (folder / "run.json").exists() and folder.is_dir() and any(folder.iterdir()):
         raise FileExistsError(
             f"`--out {folder}` is a folder with other things in it, and not a run. Give a new"
             " folder, or an empty one."
         )
     try:
-        (folder / "checkpoints").mkdir(parents=True)
+        (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise _unwritable(folder, error) from None
 

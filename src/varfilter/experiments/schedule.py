@@ -1,10 +1,12 @@
 """How the experiments learn: optimizers, epochs, annealing, and when to stop."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 import optax
 
+from varfilter._arguments import require_positive
 from varfilter.data.thinned import Thinning
 from varfilter.filters import AbstractFilter, VariationalFilter
 from varfilter.learning import EndToEnd, TimeParallel
@@ -27,6 +29,17 @@ class Adam:
     """Gradients of a greater norm are scaled down to it."""
     weight_decay: float = 0.0
     """Parameters shrink by this times the learning rate at each step (AdamW)."""
+
+    def __post_init__(self):
+        if not (0.0 < self.learning_rate < math.inf and 0.0 < self.decay <= 1.0):
+            raise ValueError(
+                "`learning_rate` must be positive and `decay` must lie in (0, 1]; got"
+                f" {self.learning_rate} and {self.decay}."
+            )
+        if self.clip_norm is not None and not self.clip_norm > 0.0:
+            raise ValueError(
+                f"`clip_norm` must be positive, or None for no clipping; got {self.clip_norm}."
+            )
 
     def build(self, steps_per_epoch: int) -> optax.GradientTransformation:
         """For an optimizer that makes so many steps an epoch."""
@@ -92,6 +105,18 @@ class Schedule:
     """Hide this share of the elements of each training window."""
     hidden_gaps: float = 0.0
     """The chance that at a step of a training window a gap of 1 to 5 hidden steps begins."""
+
+    def __post_init__(self):
+        for name in ("num_epochs", "batch_size", "epochs_per_validation"):
+            require_positive(f"schedule.{name}", getattr(self, name))
+        for name in ("windows_per_epoch", "patience_epochs"):
+            if getattr(self, name) is not None:
+                require_positive(f"schedule.{name}", getattr(self, name))
+        if self.num_steps is not None and self.num_steps < 2:
+            raise ValueError(
+                "`schedule.num_steps` must be at least 2, one to condition on; got"
+                f" {self.num_steps}."
+            )
 
     def updates_per_epoch(self, num_batches: int) -> int:
         """For data with so many batches in one pass."""

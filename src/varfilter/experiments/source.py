@@ -5,6 +5,8 @@ from typing import Any, Literal
 
 from varfilter.data.catalogue import Loaded, load_with_notes
 
+# What the data are called that came from memory, and not from a file.
+FRAME = "<frame>"
 # Those that do not go to the reader under their own name.
 _OURS = ("source", "at", "split_by", "kinds")
 
@@ -30,7 +32,8 @@ class Source:
     percussion: bool | None = None
     """MIDI: with the notes of drums."""
     sequence: str | None = None
-    """Tables: the column that tells sequences apart (none: all rows are one)."""
+    """Tables: the column that tells sequences apart (one named run, series, ...); none: all
+    rows are one."""
     time: str | None = None
     """Tables: the column of times (the one that looks like it); none: rows are steps."""
     step: float | None = None
@@ -52,14 +55,20 @@ class Source:
             given["split"] = self.split_by
         if given.get("percussion") is False:
             del given["percussion"]
-        if self.time == "none":
-            given["time"] = False
+        for name in ("time", "sequence"):
+            if given.get(name) == "none":
+                given[name] = False
         if self.kinds is not None:
             given["kinds"] = dict(map(_pair, self.kinds))
         return given
 
     def load(self) -> Loaded:
         """The data set, how it was read, and, of a table, what reads another like it."""
+        if self.source == FRAME:
+            raise ValueError(
+                "These data were a table in memory, not a file: they cannot be read again. Fit"
+                " anew, or filter other data with the run."
+            )
         return load_with_notes(self.source, at=self.at, **self.options())
 
 

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,7 +93,7 @@ def train(
     seconds_per_checkpoint: float = 30.0,
     updates_per_dispatch: int = 50,
     devices: Mesh | None = None,
-) -> Iterator[Event]:
+) -> Generator[Event, None, None]:
     """Train a run from where it stands to its end, or until `max_updates` were made in all.
 
     Every `seconds_per_checkpoint`, and when it ends or is left, the state is saved; after a
@@ -110,10 +110,10 @@ def train(
     last = num_updates if max_updates is None else require_positive("max_updates", max_updates)
 
     state = Progress(learner.init(model, filter), model, filter)
-    state, best, refused = _newest(run, state)
-    if int(state.learning.num_updates) or refused:
-        yield Resumed(int(state.learning.num_updates), refused)
-    keeper = _Keeper(run, seconds_per_checkpoint, best.step)
+    state, best, kept_best, refused = _newest(run, state)
+    if step := int(state.learning.num_updates):
+        yield Resumed(step, refused)
+    keeper = _Keeper(run, seconds_per_checkpoint, kept_best)
 
     epochs = fit(
         learner,
@@ -137,8 +137,12 @@ def train(
     try:
         while step < min(last, num_updates):
             fitted = next(epochs)
-            state = Progress(fitted.learning, state.best_model, state.best_filter)
-            step, seconds = fitted.num_updates, time.perf_counter() - begin
+            # In one assignment, here and below: no signal comes between its halves.
+            state, step = (
+                Progress(fitted.learning, state.best_model, state.best_filter),
+                fitted.num_updates,
+            )
+            seconds = time.perf_counter() - begin
             averages.add(fitted.metrics)
             epoch = -(-step // per_epoch)
             skipped = int(state.learning.num_skipped)
@@ -150,9 +154,11 @@ def train(
                 scores = held_out.evaluate(state.learning.filter, state.learning.model, keys.valid)
                 is_best = scores.nats < best.valid
                 if is_best:
-                    best = Best(scores.nats, step)
                     learning = state.learning
-                    state = Progress(learning, learning.model, learning.filter)
+                    state, best = (
+                        Progress(learning, learning.model, learning.filter),
+                        Best(scores.nats, step),
+                    )
                 line = {
                     "step": step,
                     "epoch": step / per_epoch,
@@ -177,18 +183,31 @@ def train(
     yield Stopped(reason, step, best)
 
 
-def _newest(run: Run, state: Progress) -> tuple[Progress, Best, tuple[str, ...]]:
-    """Where training stands: (the state, the best so far, why newer checkpoints were refused)."""
-    best, refused = Best(), []
+def _newest(run: Run, state: Progress) -> tuple[Progress, Best, int, tuple[str, ...]]:
+    """Where training stands: (the state, the best so far, which best is kept, what was refused).
+
+    Where no checkpoint is good nothing is begun anew: that would overwrite what can be repaired.
+    """
+    best, kept_best, refused = Best(), 0, []
     if is_first_process():
         found, refused = newest_checkpoint(run.checkpoints, state)
+        if found is None and refused:
+            raise ValueError(
+                f"No checkpoint in {str(run.checkpoints)!r} can be gone on from, so nothing was"
+                f" changed. {refused[0]} Or begin anew with another `--out`."
+            )
+        run.cut_metrics(0 if found is None else found.step)
         if found is not None:
             state, best = found.state, Best(**found.manifest["best"])
-            run.cut_metrics(found.step)
+            kept_best = best.step
+            if best.step and (reason := run.why_best_is_bad()):
+                refused.append(f"{reason} It is written again.")
+                kept_best = 0
     # float64 would be cut on its way: the score goes as its bits.
     bits = np.asarray([best.valid], np.float64).view(np.uint32)
     state, bits, step = of_first_process((state, bits, np.asarray(best.step)))
-    return state, Best(float(bits.view(np.float64)[0]), int(step)), tuple(refused)
+    best = Best(float(np.asarray(bits, np.uint32).view(np.float64)[0]), int(step))
+    return state, best, kept_best, tuple(refused)
 
 
 def summary(scores: Evaluation) -> dict[str, Any]:
@@ -230,7 +249,7 @@ class _Keeper:
             return
         run = self.run
         # The best first: a checkpoint never speaks of a better one than is there.
-        if best.step > self.kept_best or not (run.folder / "best.safetensors").exists():
+        if best.step > self.kept_best:
             run.keep_best(Trained(state.best_model, state.best_filter, best.step, best.valid))
         manifest = {
             "experiment": as_json(run.experiment),

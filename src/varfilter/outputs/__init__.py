@@ -3,7 +3,7 @@
 from varfilter.outputs.files import replacing
 from varfilter.outputs.futures import forecast_rows
 from varfilter.outputs.medium import Medium, medium
-from varfilter.outputs.recordings import ENDINGS_OF, write_recording
+from varfilter.outputs.recordings import ENDINGS_OF, recording_rows, write_recording
 from varfilter.outputs.rows import ENDINGS, Row, Vector, require_ending, write_rows
 from varfilter.outputs.steps import step_row, step_rows
 
@@ -15,6 +15,7 @@ __all__ = [
     "Vector",
     "forecast_rows",
     "medium",
+    "recording_rows",
     "replacing",
     "require_ending",
     "step_row",

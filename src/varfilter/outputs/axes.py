@@ -11,6 +11,9 @@ from varfilter.data.dataset import Dataset
 from varfilter.data.tables import Table
 from varfilter.outputs.medium import dataset_of
 
+# Of a count, in the user's units.
+NEARLY_WHOLE = 1e-4
+
 
 def own_names(columns: Sequence[str], wanted: Iterable[str]) -> dict[str, str]:
     """Each wanted name as it is written: with underscores after it while another has it.
@@ -27,10 +30,25 @@ def own_names(columns: Sequence[str], wanted: Iterable[str]) -> dict[str, str]:
     return names
 
 
+def quantile_name(level: float) -> str:
+    """`q05` for 0.05, `q97.5` for 0.975."""
+    whole, point, rest = f"{100 * level:.6g}".partition(".")
+    return f"q{whole.zfill(2)}{point}{rest}"
+
+
 def restored(dataset: Dataset, xs: Any) -> np.ndarray:
-    """x * scale + offset: values in the user's units, of the precision of `xs`."""
+    """x * scale + offset: values in the user's units, of the precision of `xs`.
+
+    What is a whole count but for rounding is one: 0, not -7e-8.
+    """
     xs = np.asarray(xs)
-    return dataset.scaling.restore(xs.astype(np.float64)).astype(xs.dtype)
+    values = dataset.scaling.restore(xs.astype(np.float64))
+    if isinstance(dataset.family, tuple):
+        is_count = np.array([family.width is not None for family in dataset.family])
+        whole = np.rint(values)
+        is_close = np.abs(values - whole) < NEARLY_WHOLE
+        values = np.where(is_close & is_count, whole, values)
+    return values.astype(xs.dtype)
 
 
 def restored_std(dataset: Dataset, variances: Any) -> np.ndarray:

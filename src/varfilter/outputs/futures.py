@@ -8,7 +8,7 @@ import numpy as np
 from varfilter.data.dataset import Dataset
 from varfilter.data.tables import Table
 from varfilter.forecast import Forecast
-from varfilter.outputs.axes import own_names, restored, times_from
+from varfilter.outputs.axes import own_names, quantile_name, restored, times_from
 from varfilter.outputs.medium import dataset_of, medium
 from varfilter.outputs.rows import Row, Vector
 from varfilter.outputs.steps import NOTES
@@ -46,12 +46,6 @@ def forecast_rows(
         | write(dataset, names, {part: values[i] for part, values in parts.items()})
         for i, time in enumerate(times)
     )
-
-
-def quantile_name(level: float) -> str:
-    """`q05` for 0.05, `q97.5` for 0.975."""
-    whole, point, rest = f"{100 * level:.6g}".partition(".")
-    return f"q{whole.zfill(2)}{point}{rest}"
 
 
 def _table_row(dataset: Dataset, names: dict[str, str], parts: dict[str, np.ndarray]) -> Row:

@@ -63,7 +63,7 @@ def write_recording(path: Path | str, data: Dataset | Table, xs: Any, *, first: 
             f" {dataset.name!r}; got {kind(xs)}."
         )
     if what == "table":
-        write_rows(_table_rows(data, xs, first), path)
+        write_rows(recording_rows(data, xs, first=first), path)
     elif ending == ".npz":
         times, values = times_from(data, first, len(xs)), restored(dataset, _floats(xs))
         rows = zip(times, values, strict=True)
@@ -73,6 +73,26 @@ def write_recording(path: Path | str, data: Dataset | Table, xs: Any, *, first: 
             {"music": _write_music, "sound": _write_sound, "film": _write_film}[what](
                 dataset, xs, partial
             )
+
+
+def recording_rows(
+    data: Dataset | Table, xs: Any, *, first: Any = 0, sequence: str | int | None = None
+) -> Iterator[Row]:
+    """The rows of a table's recording, as `write_recording` writes them; with its `sequence`."""
+    dataset, xs = dataset_of(data), np.asarray(xs)
+    values = restored(dataset, _floats(xs))
+    columns = list(zip(dataset.columns, map(_is_whole, _families(dataset)), strict=True))
+    names = own_names(dataset.columns, ["sequence", "time"])
+    begin = {} if sequence is None else {names["sequence"]: sequence}
+    for at, row in zip(times_from(data, first, len(xs)), values, strict=True):
+        yield (
+            begin
+            | {names["time"]: at}
+            | {
+                name: int(np.rint(value)) if is_whole and np.isfinite(value) else value
+                for (name, is_whole), value in zip(columns, row, strict=True)
+            }
+        )
 
 
 def _write_music(dataset: Dataset, xs: np.ndarray, path: Path) -> None:
@@ -106,18 +126,6 @@ def _write_film(dataset: Dataset, xs: np.ndarray, path: Path) -> None:
     # The format counts hundredths of a second, and viewers slow down what lasts less than two.
     milliseconds = 10 * max(2, round(100 / rate))
     first.save(path, format="GIF", save_all=True, append_images=rest, duration=milliseconds, loop=0)
-
-
-def _table_rows(data: Dataset | Table, xs: np.ndarray, first: Any) -> Iterator[Row]:
-    dataset = dataset_of(data)
-    values = restored(dataset, _floats(xs))
-    columns = list(zip(dataset.columns, map(_is_whole, _families(dataset)), strict=True))
-    time = own_names(dataset.columns, ["time"])["time"]
-    for at, row in zip(times_from(data, first, len(xs)), values, strict=True):
-        yield {time: at} | {
-            name: int(np.rint(value)) if is_whole and np.isfinite(value) else value
-            for (name, is_whole), value in zip(columns, row, strict=True)
-        }
 
 
 def _families(dataset: Dataset) -> tuple[Family, ...]:

@@ -55,6 +55,11 @@ def write_rows(rows: Iterable[Row], path: Path | None) -> None:
     WRITERS[require_ending(path)](rows, Path(path))
 
 
+def as_columns(rows: Iterable[Row]) -> dict[str, np.ndarray]:
+    """Rows with the same names as an array for each name: what .npz holds."""
+    return {name: _array(values) for name, values in _gathered(rows).items()}
+
+
 def require_ending(path: Path, *, num_elements: int = 1) -> str:
     """The ending of `path`, if it is one of a table that holds values of `num_elements` numbers.
 
@@ -106,13 +111,13 @@ def _write_parquet(rows: Iterable[Row], path: Path) -> None:
 
 def _write_npz(rows: Iterable[Row], path: Path) -> None:
     with written(path) as write:
-        columns = _gathered(rows)
+        columns = as_columns(rows)
         content = io.BytesIO()
         # Not `numpy.savez`: it takes names for arguments, and a column may be called `file`.
         with zipfile.ZipFile(content, "w") as archive:
             for name, values in columns.items():
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
-                    np.lib.format.write_array(entry, _array(values), allow_pickle=False)
+                    np.lib.format.write_array(entry, values, allow_pickle=False)
         write(content.getvalue())
 
 

@@ -1,5 +1,6 @@
 """What a filter said of each step, as rows: the value seen, the prediction of it, the surprise."""
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,9 +15,16 @@ from varfilter.data.music import HIGHEST, LOWEST
 from varfilter.data.tables import Table
 from varfilter.distributions import AbstractDistribution
 from varfilter.filters.base import Filtered
-from varfilter.outputs.axes import own_names, restored, restored_std, times_from
+from varfilter.outputs.axes import (
+    own_names,
+    quantile_name,
+    restored,
+    restored_std,
+    times_from,
+)
 from varfilter.outputs.medium import dataset_of, medium
 from varfilter.outputs.rows import Row, Vector
+from varfilter.predictive import Predicted
 
 NOTES = tuple(f"note{note}" for note in range(LOWEST, HIGHEST + 1))
 
@@ -26,6 +34,7 @@ def step_rows(
     rows: Any,
     filtered: Filtered,
     *,
+    predicted: Predicted | None = None,
     sequence: str | int = 0,
     times: Any = None,
     latents: bool = False,
@@ -37,11 +46,12 @@ def step_rows(
     - of music: `surprise`, `notes` (how many sounded), `expected_notes` (the sum of the
       probabilities) and `prediction`, the probability of each of the 88 notes from 21 to 108;
     - of all else: `surprise`, `prediction` and `prediction_std`, of the shape of an observation;
+    - with levels in `predicted`, of all but music: `COLUMN_q05` or `prediction_q05`, ...;
     - with `latents`: `z0_mean`, `z0_std`, ... of the posterior of the latent.
 
-    The prediction is `filtered.prediction`: exact for `KalmanFilter`; the other filters put the
-    latent to its prior mean, so that `_std` leaves out what is not known of the latent, and is
-    narrower than the spread of a one-step `forecast`.
+    The prediction is `predicted`, as `run_predictive` gives it. Without, it is
+    `filtered.prediction`: exact for `KalmanFilter`; the other filters put the latent to its prior
+    mean, so that `_std` leaves out what is not known of the latent, and is too narrow.
 
     A name that a column of the user's has already gets an underscore. `rows` are those of the
     recording, as `dataset.split(...)` or `Table.read_like(...).rows` hold them. `filtered` has
@@ -63,7 +73,10 @@ def step_rows(
         raise ValueError(
             f"`times` must have one for each of the {num_steps} steps; got {kind(times)}."
         )
-    means, variances = _moments(filtered.prediction)
+    if predicted is None:
+        means, variances = _moments(filtered.prediction)
+    else:
+        means, variances = np.asarray(predicted.mean), np.asarray(predicted.variance)
     if means.shape[1:] != dataset.observation_shape:
         raise ValueError(
             f"`filtered` predicts observations of shape {means.shape[1:]}; those of"
@@ -72,6 +85,7 @@ def step_rows(
     columns = {
         "mean": restored(dataset, means),
         "std": restored_std(dataset, variances),
+        **_quantiles(dataset, predicted),
         "surprise": surprise,
     }
     if latents:
@@ -86,6 +100,7 @@ def step_row(
     row: Any,
     filtered: Filtered,
     *,
+    predicted: Predicted | None = None,
     sequence: str | int = 0,
     time: Any = 0,
     latents: bool = False,
@@ -94,24 +109,30 @@ def step_row(
 
     `row` is what was pushed, in the user's units.
     """
-    filtered = jax.tree.map(lambda leaf: np.asarray(leaf)[None], filtered)
+    filtered, predicted = jax.tree.map(lambda leaf: np.asarray(leaf)[None], (filtered, predicted))
     row = np.asarray(row)
     rows = row[None] if dataset_of(data).rows_per_step == 1 else row
-    return next(step_rows(data, rows, filtered, sequence=sequence, times=[time], latents=latents))
+    return next(
+        step_rows(
+            data, rows, filtered,
+            predicted=predicted, sequence=sequence, times=[time], latents=latents,
+        )
+    )  # fmt: skip
 
 
 def _table_rows(
     dataset: Dataset, rows: np.ndarray, times: np.ndarray, values: dict, sequence: str | int
 ) -> Iterator[Row]:
     wanted = ["sequence", "time", "surprise"]
-    wanted += [f"{name}_{part}" for name in dataset.columns for part in ("mean", "std")]
+    parts = [part for part in values if part not in ("surprise", "z_mean", "z_std")]
+    wanted += [f"{name}_{part}" for name in dataset.columns for part in parts]
     names = own_names(dataset.columns, [*wanted, *_latent_names(values)])
     for t, time in enumerate(times):
         row: Row = {names["sequence"]: sequence, names["time"]: time}
         for i, name in enumerate(dataset.columns):
             row[name] = rows[t, i]
-            row[names[f"{name}_mean"]] = values["mean"][t, i]
-            row[names[f"{name}_std"]] = values["std"][t, i]
+            for part in parts:
+                row[names[f"{name}_{part}"]] = values[part][t, i]
         row[names["surprise"]] = values["surprise"][t]
         yield row | {names[name]: value for name, value in _latent_row(values, t).items()}
 
@@ -140,7 +161,11 @@ def _vector_rows(
             "time": time,
             "surprise": values["surprise"][t],
             "prediction": Vector(values["mean"][t]),
-            "prediction_std": Vector(values["std"][t]),
+            **{
+                f"prediction_{part}": Vector(array[t])
+                for part, array in values.items()
+                if part not in ("mean", "surprise", "z_mean", "z_std")
+            },
             **_latent_row(values, t),
         }
 
@@ -175,6 +200,17 @@ def _shifted(values: np.ndarray, by: int) -> np.ndarray:
     return np.concatenate([missing, values])
 
 
+def _quantiles(dataset: Dataset, predicted: Predicted | None) -> dict[str, np.ndarray]:
+    """By level; the levels are the axis after time."""
+    if predicted is None:
+        return {}
+    quantiles = np.asarray(predicted.quantiles)
+    return {
+        quantile_name(level): restored(dataset, quantiles[:, i])
+        for i, level in enumerate(predicted.levels)
+    }
+
+
 @eqx.filter_jit
 def _means_and_variances(distribution: AbstractDistribution) -> Any:
     # One step at a time: a mixture's mean is a sum over its first axis, which is not time.
@@ -193,7 +229,7 @@ def _latents(posterior: Any) -> tuple[np.ndarray, np.ndarray]:
     means, variances = (
         np.concatenate(
             [
-                np.asarray(a).reshape(len(a), -1)
+                np.asarray(a).reshape(len(a), math.prod(a.shape[1:]))
                 for a in jax.tree.leaves([m[part] for m in moments])
             ],
             axis=1,

@@ -1,0 +1,126 @@
+"""`varfilter evaluate`: a trained run on whole held-out sequences."""
+
+import json
+import math
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from varfilter.cli.refusals import refusals
+
+SMALLER = "Give a smaller --batch-size, or a smaller --num-particles."
+
+
+def _named(metavar: str) -> Any:
+    return tyro.conf.arg(metavar=metavar, help_behavior_hint="")
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Score a run's best model on every sequence of a split, whole.
+
+    The first step of a sequence is conditioned on, and not scored. Prints the free energy (or
+    minus another bound) in nats per step by every average that is in use, beside the paper's
+    number where there is one, and keeps all of it in RUN/evaluation-SPLIT.json.
+
+    examples:
+      varfilter evaluate runs/srnn-jsb-avf
+      varfilter evaluate runs/srnn-jsb-avf --num-iterations 5
+      varfilter evaluate runs/srnn-jsb-avf --bound fivo --num-particles 64 --json
+    """
+
+    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """The folder of a run."""
+
+    split: Literal["train", "valid", "test"] = "test"
+    """Which part of the data."""
+
+    bound: Annotated[Literal["elbo", "iwae", "fivo"] | None, _named("elbo|iwae|fivo")] = None
+    """Another bound than the one that was trained."""
+
+    num_particles: Annotated[int | None, _named("N")] = None
+    """Of iwae and fivo (as in training)."""
+
+    num_iterations: Annotated[int | None, _named("K")] = None
+    """AVF: another number of inference iterations than in training."""
+
+    batch_size: Annotated[int, tyro.conf.arg(metavar="N")] = 16
+    """Sequences that are filtered at once."""
+
+    seed: Annotated[int, tyro.conf.arg(metavar="N")] = 0
+    """Of the draws of z_t."""
+
+    json: bool = False
+    """Print one JSON object instead of a table."""
+
+    def __call__(self) -> int:
+        """Run; returns the exit code."""
+        with refusals(SMALLER) as refused:
+            from varfilter.experiments import Run
+            from varfilter.experiments.run import surroundings, write_whole
+            from varfilter.experiments.scores import name_of, score
+
+            run = Run.load(self.run)
+            scores = score(
+                run,
+                split=self.split,
+                bound=self.bound,
+                num_particles=self.num_particles,
+                num_iterations=self.num_iterations,
+                seed=self.seed,
+                batch_size=self.batch_size,
+            )
+            scores |= {"command": ["varfilter", *sys.argv[1:]], **surroundings()}
+            path = run.folder / name_of(scores, run)
+            text = json.dumps(scores, indent=1)
+            print(text) if self.json else _print(scores, path)
+            write_whole(path, text + "\n")
+        return refused.code
+
+
+def _print(scores: dict[str, Any], path: Path) -> None:
+    bound = scores["bound"]
+    if scores["num_particles"] is not None:
+        bound += f" with {scores['num_particles']} particles"
+    if scores["num_iterations"] is not None:
+        bound += f", {scores['num_iterations']} inference iteration(s)"
+    print(
+        f"{scores['experiment']} at step {scores['step']} on {scores['data']} ({scores['split']}):"
+        f" {scores['num_sequences']} sequences, {scores['num_steps']} steps; {bound}"
+    )
+    published, density = scores["published"] or {}, scores["density"] or {}
+    columns = {"nats per step": scores}
+    if density:
+        columns = {"of probabilities": scores, "of densities": density}
+    if published:
+        columns[f"paper, {published['table']}"] = published
+    error = scores["standard_error"]
+    rows = {
+        "equal weight per sequence": "nats",
+        "equal weight per step": "nats_by_step",
+        "as the paper's code averages": "nats_as_published",
+    }
+    print(" ".join(["nats per step".ljust(30), *(title.rjust(18) for title in columns)]))
+    for title, name in rows.items():
+        cells = (_number(column.get(name)).rjust(18) for column in columns.values())
+        print(" ".join([title.ljust(30), *cells]))
+    if error is not None:
+        print(f"{'standard error over sequences':<30} {_number(error):>18}")
+    if len(iterations := scores["nats_by_iteration"]) > 1:
+        prior, *others = map(_number, iterations)
+        print(f"by iteration: {prior} at the prior, then {', '.join(others)}")
+    print(f"prediction error, in the data's units: {_number(scores['prediction_error'])}")
+    if density:
+        print("The data are quantised: F of densities = F of probabilities + n log(width).")
+    if published and scores["split"] != "test":
+        print(f"The paper's number is of the test part; this is {scores['split']}.")
+    print(f"kept in {path}")
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.1f}" if math.isfinite(value) and abs(value) >= 1000 else f"{value:.4f}"

@@ -1,0 +1,222 @@
+"""What training shows while it goes on: a live table on a terminal, else now and then a line."""
+
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from varfilter.cli.overrides import Options
+    from varfilter.experiments import Run
+    from varfilter.experiments.training import Event, Stopped, Updated, Validated
+
+# Between two lines where nobody watches, and between two pictures where somebody does.
+SECONDS_PER_LINE = 5.0
+SECONDS_PER_PICTURE = 0.25
+
+Show = Callable[["Event"], "Stopped | None"]
+
+
+@contextmanager
+def shown_by(run: "Run", options: "Options") -> Iterator[Show]:
+    """A function that shows an event, and returns it if it is the end."""
+    from rich.console import Console
+
+    from varfilter.experiments.training import Resumed, Stopped
+
+    console = Console(stderr=True)
+    with ExitStack() as stack:
+        viewers: list[Any] = []
+        if options.tensorboard:
+            viewers.append(stack.enter_context(_scalars(run)))
+        if not options.quiet:
+            viewer = _Live if console.is_terminal else _Lines
+            viewers.append(stack.enter_context(viewer(console, run, options.max_updates)))
+
+        def show(event: "Event") -> "Stopped | None":
+            if isinstance(event, Resumed):
+                _print_resumed(event, quiet=options.quiet)
+            for viewer in viewers:
+                viewer.show(event)
+            return event if isinstance(event, Stopped) else None
+
+        yield show
+
+
+def _print_resumed(event: Any, *, quiet: bool) -> None:
+    for reason in event.refused:
+        print(f"A checkpoint was left out: {reason}", file=sys.stderr)
+    if not quiet or event.refused:
+        print(f"Going on from step {event.step}.", file=sys.stderr)
+
+
+class _Pace:
+    """Updates per second over the last while, without the compilation; and the time left."""
+
+    def __init__(self, max_updates: int | None):
+        self.max_updates = max_updates
+        self.seen: deque[tuple[int, float]] = deque(maxlen=50)
+
+    def add(self, event: "Updated") -> None:
+        self.seen.append((event.step, time.perf_counter()))
+
+    @property
+    def per_second(self) -> float | None:
+        if len(self.seen) < 2:
+            return None
+        (first, begin), (last, end) = self.seen[0], self.seen[-1]
+        return (last - first) / max(end - begin, 1e-9)
+
+    def left(self, event: "Updated") -> float | None:
+        """Seconds to the end."""
+        end = min(event.num_updates, self.max_updates or event.num_updates)
+        return None if self.per_second is None else max(end - event.step, 0) / self.per_second
+
+
+class _Lines:
+    """One line for a validation, at most every few seconds, and the last one."""
+
+    def __init__(self, console: Any, run: "Run", max_updates: int | None):
+        self.pace = _Pace(max_updates)
+        self.updated: Updated | None = None
+        self.waiting: str | None = None
+        self.last = -SECONDS_PER_LINE
+
+    def __enter__(self) -> "_Lines":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._print()
+
+    def show(self, event: "Event") -> None:
+        from varfilter.experiments.training import Updated, Validated
+
+        if isinstance(event, Updated):
+            self.updated = event
+            self.pace.add(event)
+        elif isinstance(event, Validated):
+            self.waiting = self._line(event)
+            if time.perf_counter() - self.last >= SECONDS_PER_LINE:
+                self._print()
+
+    def _line(self, event: "Validated") -> str:
+        line, train = event.line, event.line["train"]
+        parts = ""
+        if "kl" in train:
+            weight = f" times {line['kl_weight']:.2g}" if line["kl_weight"] < 1.0 else ""
+            parts = f" (reconstruction {train['reconstruction']:.4g}, KL {train['kl']:.4g}{weight})"
+        skipped = f", {line['num_skipped']} skipped" if line["num_skipped"] else ""
+        left = None if self.updated is None else self.pace.left(self.updated)
+        return (
+            f"epoch {line['epoch']:g}, step {line['step']}{skipped}:"
+            f" train {train.get('free_energy', float('nan')):.4f}{parts},"
+            f" valid {line['valid']['nats']:.4f}, best {line['best']:.4f} nats per step"
+            + (f"; {_duration(left)} left" if left else "")
+        )
+
+    def _print(self) -> None:
+        if self.waiting is not None:
+            print(self.waiting, file=sys.stderr, flush=True)
+            self.waiting, self.last = None, time.perf_counter()
+
+
+class _Live:
+    """A table that is drawn again and again in its place."""
+
+    def __init__(self, console: Any, run: "Run", max_updates: int | None):
+        from rich.live import Live
+
+        self.name = run.experiment.name
+        self.pace = _Pace(max_updates)
+        self.valid: dict[str, Any] | None = None
+        self.last = 0.0
+        self.live = Live(console=console, auto_refresh=False)
+        self.live.update(f"{self.name}: compiling ...", refresh=True)
+
+    def __enter__(self) -> "_Live":
+        self.live.__enter__()
+        self.live.refresh()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.live.__exit__(*error)
+
+    def show(self, event: "Event") -> None:
+        from varfilter.experiments.training import Updated, Validated
+
+        if isinstance(event, Validated):
+            self.valid = event.line
+        if not isinstance(event, Updated):
+            return
+        self.pace.add(event)
+        if time.perf_counter() - self.last >= SECONDS_PER_PICTURE:
+            self.live.update(self._picture(event), refresh=True)
+            self.last = time.perf_counter()
+
+    def _picture(self, event: "Updated") -> "Table":
+        import jax
+        import numpy as np
+        from rich.table import Table
+
+        means = jax.tree.map(lambda m: np.mean(m, axis=0), jax.device_get(event.metrics))
+        picture = Table.grid(padding=(0, 2))
+        rate, left = self.pace.per_second, self.pace.left(event)
+        picture.add_row(self.name, f"epoch {event.epoch} of {event.num_epochs}, step {event.step}")
+        if rate is not None and left is not None:
+            picture.add_row("pace", f"{rate:.3g} updates/s, {_duration(left)} left")
+        parts = f"{means.free_energy:.4f} nats per step"
+        if means.kl is not None and means.reconstruction is not None:
+            parts += f": reconstruction {means.reconstruction:.4f}, KL {means.kl:.4f}"
+        picture.add_row("free energy", parts)
+        if means.free_energies.size > 1:
+            prior, *others = (f"{value:.4f}" for value in means.free_energies)
+            picture.add_row("by iteration", f"prior {prior}, then {', '.join(others)}")
+        norms = f"theta {means.theta_gradient_norm:.3g}, phi {means.phi_gradient_norm:.3g}"
+        picture.add_row("gradients", f"{norms}; {event.num_skipped} updates skipped")
+        if self.valid is not None:
+            nats, best = self.valid["valid"]["nats"], self.valid["best"]
+            picture.add_row("validation", f"last {nats:.4f}, best {best:.4f} nats per step")
+        return picture
+
+
+class _Scalars:
+    """Each line of the metrics for TensorBoard."""
+
+    def __init__(self, writer: Any):
+        self.writer = writer
+
+    def show(self, event: "Event") -> None:
+        from varfilter.experiments.training import Validated
+
+        if not isinstance(event, Validated):
+            return
+        for part in ("train", "valid"):
+            for name, value in event.line[part].items():
+                values = value if isinstance(value, list) else [value]
+                for i, number in enumerate(values):
+                    suffix = f"/{i}" if isinstance(value, list) else ""
+                    if number is not None:
+                        self.writer.add_scalar(f"{part}/{name}{suffix}", number, event.line["step"])
+
+
+@contextmanager
+def _scalars(run: "Run") -> Iterator[_Scalars]:
+    from varfilter.data.extras import require
+
+    writer = require("tensorboardX", extra="tensorboard").SummaryWriter(
+        str(run.folder / "tensorboard")
+    )
+    try:
+        yield _Scalars(writer)
+    finally:
+        writer.close()
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

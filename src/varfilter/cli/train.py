@@ -1,0 +1,162 @@
+"""`varfilter train`: an experiment by name, the user's own table, or a run that goes on."""
+
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+from varfilter.cli.overrides import Options, meant_by, overridden
+from varfilter.cli.refusals import refusals
+from varfilter.cli.stopping import Stopping
+
+if TYPE_CHECKING:
+    from jax.sharding import Mesh
+
+    from varfilter.experiments import Experiment, Run
+    from varfilter.experiments.training import Stopped
+
+SMALLER = (
+    "Give a smaller --schedule.batch-size or --schedule.num-steps, or smaller sizes of the model."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Train(Options):
+    """Train: an experiment by its name, your own table, or a run that was begun earlier.
+
+    Every field of the experiment is an option; `varfilter train EXPERIMENT --help` lists them
+    with their values. The run goes to a folder: its settings, metrics, checkpoints, and the
+    best model by validation. It may be stopped at any moment (Ctrl-C) and goes on to the bit
+    where it was.
+
+    examples:
+      varfilter list
+      varfilter train srnn-jsb-avf
+      varfilter train srnn-jsb-avf --out runs/five --filter.inference.num-iterations 5
+      varfilter train srnn-jsb-avf --optimizer.theta.learning-rate 3e-4 --schedule.num-epochs 50
+      varfilter train srnn-jsb-avf --method descent --max-updates 100
+      varfilter train readings.csv --data.sequence pump --data.time when
+      varfilter train runs/srnn-jsb-avf
+    """
+
+    what: Annotated[
+        str, tyro.conf.Positional, tyro.conf.arg(metavar="EXPERIMENT|TABLE|RUN", name="what")
+    ]
+    """A name of `varfilter list`, the path of a table, or the folder of a run."""
+
+    def __call__(self) -> int:
+        """Run, with the experiment as it is; `train_command` has its fields as options too."""
+        raise NotImplementedError("`train_command` parses the words of `varfilter train`.")
+
+
+def train_command(words: Sequence[str]) -> int:
+    """`varfilter train WORDS ...`; returns the exit code."""
+    if words[0].startswith("-"):
+        print(
+            f"The experiment comes first: `varfilter train EXPERIMENT {words[0]} ...`."
+            " `varfilter list` shows the names.",
+            file=sys.stderr,
+        )
+        return 2
+    word, *rest = words
+    with refusals(SMALLER) as refused:
+        meant = meant_by(word, rest)
+        experiment, options = overridden(
+            meant, rest, prog=f"varfilter train {word}", description=_description(meant.experiment)
+        )
+        return _train(experiment, options)
+    return refused.code
+
+
+def _train(experiment: "Experiment", options: Options) -> int:
+    from varfilter.cli.progress import shown_by
+    from varfilter.data.extras import require
+    from varfilter.devices import is_first_process
+    from varfilter.experiments import Run, train
+
+    out = options.out
+    assert out is not None
+    _require_seconds(options.checkpoint_seconds)
+    if options.tensorboard:
+        require("tensorboardX", extra="tensorboard")
+    devices = _devices(experiment, together=options.distributed)
+    if not is_first_process():
+        options = replace(options, quiet=True, tensorboard=False)
+    loaded = experiment.data.load()
+    run = Run.begin(out, experiment, loaded)
+    notes = () if options.quiet else loaded.notes
+    for note in notes:
+        print(note, file=sys.stderr)
+    events = train(
+        run,
+        loaded.dataset,
+        max_updates=options.max_updates,
+        seconds_per_checkpoint=options.checkpoint_seconds,
+        devices=devices,
+    )
+    stopped = None
+    try:
+        with (
+            shown_by(run, options) as show,
+            Stopping() as stopping,
+            # Closed before anything else: what was learned is saved.
+            closing(events),
+        ):
+            for event in events:
+                stopped = show(event)
+                if stopping.is_asked:
+                    break
+    except OSError as error:
+        print(error, file=sys.stderr)
+        print(_how_to_go_on(run, "Training stopped; what was saved before is whole."))
+        return 2
+    if stopped is None:
+        print(_how_to_go_on(run, "Stopped, and saved."))
+        return 130
+    if is_first_process():
+        _print_end(run, stopped)
+    return 0
+
+
+def _devices(experiment: "Experiment", *, together: bool) -> "Mesh | None":
+    """All devices of all processes, to share each batch; None where there is only one."""
+    import jax
+
+    from varfilter.devices import connect, device_mesh
+
+    if together:
+        connect()
+    return device_mesh(experiment.schedule.batch_size) if jax.device_count() > 1 else None
+
+
+def _require_seconds(seconds: float) -> None:
+    if not seconds >= 0.0:
+        raise ValueError(f"`--checkpoint-seconds` must not be negative; got {seconds}.")
+
+
+def _how_to_go_on(run: "Run", before: str) -> str:
+    return f"{before} To go on: varfilter train {run.folder}"
+
+
+def _print_end(run: "Run", stopped: "Stopped") -> None:
+    print(f"Done at step {stopped.step}: {stopped.reason}.")
+    print(f"run: {run.folder}")
+    if stopped.best.step:
+        print(
+            f"best validation: {stopped.best.valid:.4f} nats per step, at step {stopped.best.step}"
+        )
+    print(f"next: varfilter evaluate {run.folder}\n      varfilter report {run.folder}")
+
+
+def _description(experiment: "Experiment") -> str:
+    published = experiment.published
+    paper = ""
+    if published is not None:
+        paper = f" The paper ({published.table}) has {published.nats:g} nats per step."
+    return (
+        f"{experiment.name}: {type(experiment.model).__name__.removesuffix('Sizes')} on"
+        f" {experiment.data.source}.{paper} Every field is an option, here with its value."
+    )

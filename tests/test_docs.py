@@ -1,0 +1,130 @@
+"""The pages of docs/: their Python runs, block after block; their commands are ours; they build."""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+
+
+def blocks(page, language):
+    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(encoding="utf-8"), re.M | re.S)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Where a reader stands: the top of a checkout."""
+    (tmp_path / "examples").mkdir()
+    shutil.copytree(ROOT / "examples" / "data", tmp_path / "examples" / "data")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_python_of_a_page_runs(page, folder, capsys):
+    script = "\n".join(blocks(page, "python"))
+    assert script
+    # A process of its own, as a reader's: without the strict settings of the tests.
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
+def test_commands_of_the_pages_are_known():
+    known = {"list", "train", "evaluate", "filter", "forecast", "sample", "report", "reproduce"}
+    known |= {"data", "demo", "doctor"}
+    words = [
+        shlex.split(line)
+        for page in PAGES
+        for language in ("sh", "text")
+        for block in blocks(page, language)
+        for line in block.splitlines()
+    ]
+    used = {w[w.index("varfilter") + 1] for w in words if "varfilter" in w}
+    assert used <= known
+    assert {"train", "filter", "forecast", "report", "reproduce"} <= used
+
+
+def run_commands(page, *, more):
+    """Each command of a page, as it stands there; `more` are options to add, by command."""
+    for line in "".join(blocks(page, "sh")).splitlines():
+        program, *words = shlex.split(line)
+        if program != "varfilter":
+            continue
+        done = subprocess.run(
+            [sys.executable, "-m", "varfilter", *words, *more.get(words[0], ())],
+            env=os.environ, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, (line, done.stderr)
+
+
+def test_quick_start_works(folder):
+    # A tenth of the training: that the fault stands out, and not how well the bands hold.
+    run_commands(ROOT / "docs" / "index.md", more={"train": ["--max-updates", "150"]})
+    check_filtered(folder)
+    assert "<html" in (folder / "runs" / "sensors" / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_quick_start_works_to_the_letter(folder, monkeypatch):
+    # Optimized, as its readers run it.
+    monkeypatch.delenv("JAX_DISABLE_MOST_OPTIMIZATIONS", raising=False)
+    run_commands(ROOT / "docs" / "index.md", more={})
+    check_filtered(folder)
+    check_bands(folder)
+
+
+def check_filtered(folder):
+    """The injected fault (run 24 from 02:20 on, of `make_sensors.py`) has the highest surprise."""
+    import polars
+
+    rows = polars.read_csv(folder / "filtered.csv")
+    top = rows.sort("surprise", descending=True, nulls_last=True).head(3)
+    assert set(top["sequence"].cast(str)) == {"24"}
+    assert all("2024-03-12" in str(time) and "02:" in str(time) for time in top["time"])
+    ahead = polars.read_csv(folder / "ahead.csv")
+    assert len(ahead) == 20 * rows["sequence"].n_unique()
+    assert (ahead["pressure_q05"] <= ahead["pressure_q95"]).all()
+
+
+def check_bands(folder):
+    """Nine in ten of the held-out points lie in the 90% bands, give or take five in a hundred."""
+    from dataclasses import replace
+
+    import jax
+
+    from varfilter.coverage import forecast_coverage
+    from varfilter.data import Ragged
+    from varfilter.experiments import Run
+
+    run = Run.load(folder / "runs" / "sensors")
+    dataset, trained = run.loaded.dataset, run.trained()
+    # Up to the fault: no band is to hold that.
+    cut = [
+        rows[:52] if name == "24" else rows
+        for name, rows in zip(dataset.names["test"], dataset.test, strict=True)
+    ]
+    clean = replace(dataset, test=Ragged.of(cut))
+    found = forecast_coverage(trained.filter, trained.model, clean, jax.random.key(1), horizon=20)
+    numeric = [i for i, name in enumerate(dataset.columns) if run.table.kinds[name] == "numeric"]
+    share = found.covered[:, numeric].sum() / found.count[:, numeric].sum()
+    assert 0.85 <= share <= 0.95
+
+
+def test_pages_build(tmp_path):
+    pytest.importorskip("material")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "-q", "-d", str(tmp_path / "site")],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "site" / "index.html").exists()

@@ -1,0 +1,416 @@
+"""A trained run at work: files and live lines give the same rows, without the training data."""
+
+import io
+import json
+import sys
+from dataclasses import replace
+
+import jax
+import numpy as np
+import pytest
+
+import varfilter as vf
+from varfilter import cli
+from varfilter.data.audio import read_audio, write_wav
+from varfilter.data.catalogue import Loaded
+from varfilter.data.dataset import Dataset, Family, Scaling
+from varfilter.data.midi import read_midi, write_midi
+from varfilter.data.ragged import Ragged
+from varfilter.distributions import Bernoulli, DiscretizedNormal
+from varfilter.experiments import (
+    Baseline,
+    Experiment,
+    FilterChoice,
+    Run,
+    Schedule,
+    Source,
+    SRNNSizes,
+    Trained,
+    VRNNSizes,
+    train,
+)
+from varfilter.experiments.estimator import TableFilter
+from varfilter.experiments.online import filter_input, ready, sample_run
+
+SMALL = SRNNSizes(
+    latent_size=2, recurrent_size=4, prior_size=4, decoder_size=4, num_decoder_layers=1
+)
+SMALLEST = VRNNSizes(*[2] * 6, num_layers=1)
+BASELINE = FilterChoice(Baseline(hidden_size=4))
+SCHEDULE = Schedule(num_epochs=1, batch_size=4, num_steps=6)
+
+
+def experiment(name, source, model=SMALL):
+    return Experiment(name, source, model, BASELINE, schedule=SCHEDULE)
+
+
+def readings():
+    """Of four pumps, a minute each."""
+    rng = np.random.default_rng(0)
+    return {
+        "pump": np.repeat(["a", "b", "c", "d"], 60),
+        "when": np.tile(np.arange(60) * 0.5, 4),
+        "is_on": rng.integers(0, 2, 240),
+        "warm": np.round(20.0 + rng.normal(0.0, 2.0, 240), 3),
+    }
+
+
+def lines_of(names, times, warm, is_on):
+    """The same readings as CSV and as JSON lines; NaN is empty, and null or absent."""
+    text, lines = ["pump,when,is_on,warm,remark"], []
+    for name, time, w, on in zip(names, times, warm, is_on, strict=True):
+        text.append(f"{name},{time},{on},{'' if np.isnan(w) else w},fine")
+        line = {"pump": name, "when": time, "is_on": int(on)}
+        lines.append(json.dumps(line if np.isnan(w) else {"warm": w, **line}))
+    return "\n".join(text) + "\n", "\n".join(lines) + "\n"
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """A run on a table that is gone, and new readings of two pumps, a step of which is lost."""
+    folder = tmp_path_factory.mktemp("world")
+    pumps = readings()
+    warm, is_on = pumps["warm"], pumps["is_on"]
+    training = folder / "pumps.csv"
+    training.write_text(lines_of(pumps["pump"], pumps["when"], warm, is_on)[0])
+    source = Source(str(training), sequence="pump", time="when")
+    loaded = source.load()
+    run = Run.begin(folder / "run", experiment("pumps", source), loaded)
+    for _ in train(run, loaded.dataset):
+        pass
+    training.unlink()
+    # Pump x from 3.0 on, in steps of 0.5; the row of 5.5 never came, and a value is missing.
+    times = [*(3.0 + 0.5 * t for t in (0, 1, 2, 3, 4, 6, 7)), *(0.5 * t for t in range(4))]
+    names = ["x"] * 7 + ["y"] * 4
+    new = warm[:11].copy()
+    new[3] = np.nan
+    text, lines = lines_of(names, times, new, is_on[:11])
+    (folder / "new.csv").write_text(text)
+    (folder / "new.jsonl").write_text(lines)
+    return folder
+
+
+@pytest.fixture
+def varfilter(monkeypatch, capsys):
+    """(exit code, rows, errors) of a command, in this process."""
+
+    def run(*arguments, lines=None):
+        monkeypatch.setattr(sys, "argv", ["varfilter", *map(str, arguments)])
+        if lines is not None:
+            lines = lines.encode() if isinstance(lines, str) else lines
+            monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines)))
+        with pytest.raises(SystemExit) as caught:
+            cli.main()
+        printed = capsys.readouterr()
+        assert "Traceback" not in printed.err
+        return caught.value.code or 0, printed.out, printed.err
+
+    return run
+
+
+def parsed(text):
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def assert_rows_agree(first, second):
+    assert len(first) == len(second)
+    for one, two in zip(first, second, strict=True):
+        assert list(one) == list(two)
+        for name in one:
+            if isinstance(one[name], float) and isinstance(two[name], float):
+                # Two programs for the same 32-bit numbers.
+                assert one[name] == pytest.approx(two[name], rel=1e-4, abs=1e-4), name
+            else:
+                assert one[name] == two[name], name
+
+
+OPTIONS = ("--num-samples", "20", "--levels", "0.1", "0.9", "--latents")
+
+
+@pytest.fixture
+def from_file(world, varfilter):
+    code, out, err = varfilter("filter", world / "run", world / "new.csv", *OPTIONS)
+    assert (code, err) == (0, "")
+    return parsed(out)
+
+
+def test_lines_give_the_rows_of_the_file(world, varfilter, from_file):
+    # `from_file` ran without the training data: the fixture deleted them.
+    lines = (world / "new.jsonl").read_text()
+    code, out, err = varfilter("filter", world / "run", "-", *OPTIONS, lines=lines)
+    assert (code, err) == (0, "")
+    assert_rows_agree(from_file, parsed(out))
+    assert [row["sequence"] for row in from_file] == ["x"] * 8 + ["y"] * 4
+    assert [row["time"] for row in from_file[:8]] == [3.0 + 0.5 * t for t in range(8)]
+    # The first of each is conditioned on; the one that never came is predicted all the same.
+    missing = [i for i, row in enumerate(from_file) if row["surprise"] is None]
+    assert missing == [0, 8]
+    gap = from_file[5]
+    assert gap["warm"] is None
+    assert gap["is_on"] is None
+    assert gap["surprise"] == 0.0
+    assert from_file[3]["warm"] is None
+    assert from_file[3]["is_on"] is not None
+    for row in (*from_file[1:8], *from_file[9:]):
+        assert row["warm_q10"] <= row["warm_q90"]
+        assert 0.0 < row["is_on_mean"] < 1.0
+        assert row["warm_std"] > 0.0
+        assert {"z0_mean", "z1_std"} <= set(row)
+
+    # Interleaved as they would come live: each sequence has its own belief.
+    x, y = lines.splitlines()[:7], lines.splitlines()[7:]
+    mixed = "\n".join([x[0], y[0], "", x[1], y[1], *x[2:], *y[2:]])
+    code, out, _ = varfilter("filter", world / "run", "-", *OPTIONS, lines=mixed)
+    rows = parsed(out)
+    assert code == 0
+    assert [row["sequence"] for row in rows[:4]] == ["x", "y", "x", "y"]
+    assert_rows_agree(from_file, sorted(rows, key=lambda row: row["sequence"]))
+
+
+def test_the_numbers_are_those_of_run(world, from_file):
+    run = Run.load(world / "run")
+    model, filter, _, _ = run.trained()
+    readings = run.table.read_like(world / "new.csv")
+    xs = readings.xs[0]
+    # The program of the forecasts too, with their padding.
+    padded = np.concatenate([xs[1:], np.full((57, 2), np.nan, np.float32)])
+    belief = ready(run).begun(xs[0])
+    key, mask = jax.random.key(0), np.arange(64) < 7
+    _, filtered = vf.run(filter, model, padded, key, mask=mask, belief=belief)
+    filtered = jax.tree.map(lambda leaf: leaf[:7], filtered)
+    surprise = [row["surprise"] for row in from_file[1:8]]
+    np.testing.assert_allclose(surprise, -filtered.bound, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        [row["z1_mean"] for row in from_file[1:8]], filtered.posterior.mean[:, 1], rtol=1e-4
+    )
+
+
+def test_a_forecast_goes_on_where_the_data_end(world, varfilter, tmp_path):
+    words = ("forecast", world / "run", world / "new.csv", "--horizon", "3")
+    code, out, err = varfilter(*words, "--num-samples", "30")
+    assert (code, err) == (0, "")
+    rows = parsed(out)
+    assert [(row["sequence"], row["step"]) for row in rows] == [
+        (name, step) for name in "xy" for step in (1, 2, 3)
+    ]
+    assert [row["time"] for row in rows] == [7.0, 7.5, 8.0, 2.0, 2.5, 3.0]
+    for row in rows:
+        assert row["warm_q05"] <= row["warm_q50"] <= row["warm_q95"]
+        assert 10.0 < row["warm_mean"] < 30.0
+    words = ("forecast", world / "run", "-", "--horizon", "3", "--num-samples", "30")
+    out = tmp_path / "ahead.jsonl"
+    lines = (world / "new.jsonl").read_text()
+    assert varfilter(*words, "--out", out, lines=lines)[0] == 0
+    assert_rows_agree(rows, parsed(out.read_text()))
+
+
+BAD = {
+    "{warm: 1}": "is not JSON",
+    "[1, 2]": "must be an object",
+    '{"wrm": 3}': "none of the columns is_on, warm; it has 'wrm'",
+    '{"warm": "hot"}': '"hot"\' in column `warm`',
+    '{"warm": Infinity}': "in column `warm`",
+    '{"is_on": 2}': "a binary one",
+    '{"warm": 1, "pump": null}': "name of its sequence",
+    '{"warm": 1, "pump": "x", "when": "noon"}': "must be a number",
+    '{"warm": 1, "pump": "x", "when": 3.1}': "no step after the line before",
+    '{"warm": 1, "pump": "x", "when": 1e9}': "steps after the line before",
+}
+
+
+def test_a_bad_line_is_the_last_one(world, varfilter, tmp_path):
+    good = (world / "new.jsonl").read_text().splitlines()
+    lines = "\n".join([*good[:2], "{warm: 1}", *good[2:]])
+    out = tmp_path / "rows.csv"
+    words = ("filter", world / "run", "-", "--num-samples", "20", "--out", out)
+    code, _, err = varfilter(*words, lines=lines)
+    assert code == 2
+    assert err.startswith("Line 3 of standard input is not JSON")
+    assert "--skip-bad-lines" in err
+    assert len(out.read_text().splitlines()) == 3  # the names, and what came before
+
+
+def test_bad_lines_can_be_left_out(world, varfilter):
+    good = (world / "new.jsonl").read_text().splitlines()
+    lines = "\n".join([*good[:2], *BAD, *good[2:]]).encode() + b'\n{"warm": "\xff"}\n'
+    words = ("filter", world / "run", "-", "--num-samples", "20")
+    code, out, err = varfilter(*words, "--skip-bad-lines", lines=lines)
+    assert code == 0
+    *named, last = err.splitlines()
+    assert last == "11 of 22 lines were bad, and left out."
+    for number, (line, word) in enumerate(zip(named[:-1], BAD.values(), strict=True), start=3):
+        assert line.startswith(f"Line {number} of standard input ")
+        assert word in line
+        assert line.endswith(".")
+    _, alone, _ = varfilter(*words, lines="\n".join(good))
+    assert parsed(out) == parsed(alone)
+
+
+def test_refusals_are_a_line_and_exit_code_2(world, varfilter, tmp_path):
+    run, new = world / "run", world / "new.csv"
+    other = tmp_path / "other.csv"
+    other.write_text("pump,when,hot\nx,0,1\nx,0.5,2\n")
+    for words, said in [
+        (("filter", run, other), "lacks the columns 'is_on', 'warm'"),
+        (("filter", run, tmp_path / "none.csv"), "no such file"),
+        (("filter", tmp_path, new), "not the folder of a run"),
+        (("filter", run, new, "--out", tmp_path / "x.txt"), "must end in .jsonl"),
+        (("filter", run, new, "--out", tmp_path / "none" / "x.csv"), "no folder"),
+        (("filter", run, new, "--seed", "-1"), "`seed`"),
+        (("filter", run, new, "--num-samples", "0"), "`num_samples`"),
+        (("filter", run, new, "--levels", "5"), "`levels`"),
+        (("forecast", run, new, "--horizon", "0"), "`--horizon`"),
+        (("forecast", run, other, "--horizon", "1"), "lacks the columns"),
+        (("sample", run, "--out", tmp_path / "x.mid"), "must end in .csv"),
+        (("sample", tmp_path / "none"), "does not exist"),
+        (("sample", run, "--num-steps", "0"), "`num_steps`"),
+    ]:
+        code, out, err = varfilter(*words)
+        assert (code, out) == (2, ""), words
+        assert said in err, err
+        assert err.count("\n") == 1, err
+        assert err.endswith(".\n"), err
+
+
+def test_sampled_tables_are_read_back(world, varfilter, tmp_path):
+    out = tmp_path / "s.csv"
+    words = ("sample", world / "run", "--num-steps", "5", "--num-sequences", "2", "--out", out)
+    code, printed, _ = varfilter(*words)
+    assert (code, printed) == (0, f"{out}\n")
+    header, *rows = out.read_text().splitlines()
+    assert header == "sequence,time,is_on,warm"
+    assert [row.split(",")[0] for row in rows] == ["1"] * 5 + ["2"] * 5
+    assert [row.split(",")[1] for row in rows[:3]] == ["0.0", "0.5", "1.0"]
+    xs = sample_run(Run.load(world / "run"), 5, 2)
+    run = Run.load(world / "run")
+    values = [[float(cell) for cell in row.split(",")[2:]] for row in rows]
+    np.testing.assert_allclose(
+        np.reshape(values, (2, 5, 2)), run.table.dataset.scaling.restore(xs), rtol=1e-5
+    )
+    assert not np.array_equal(xs[0], xs[1])
+
+
+# Other media: a step or two each, with parameters as they were drawn.
+
+
+def begun(folder, dataset, source, model):
+    """A run that was never trained."""
+    run = Run.begin(folder, experiment("other", source, model), Loaded(dataset))
+    built = run.experiment.build(dataset)
+    run.keep_best(Trained(built.model, built.filter, 1, None))
+    return run
+
+
+def alike(rows):
+    ragged = Ragged.of([rows])
+    return {"train": ragged, "valid": ragged, "test": ragged}
+
+
+def test_music(varfilter, tmp_path):
+    roll = np.zeros((6, 88), np.uint8)
+    roll[np.arange(6), 30 + np.arange(6)] = 1
+    dataset = Dataset("songs", **alike(roll), family=Family(Bernoulli))
+    begun(tmp_path / "run", dataset, Source("songs", steps_per_beat=2.0), SMALL)
+    write_midi(roll, tmp_path / "song.mid")
+    words = ("filter", tmp_path / "run", tmp_path / "song.mid", "--num-samples", "9")
+    code, out, err = varfilter(*words)
+    assert (code, err) == (0, "")
+    rows = parsed(out)
+    # Two steps a beat, and a step of the file is a beat.
+    assert [row["notes"] for row in rows] == [1] * 12
+    assert rows[0]["prediction"] is None
+    assert len(rows[1]["prediction"]) == 88
+    assert rows[5]["sequence"] == "song"
+    out = tmp_path / "new.mid"
+    assert varfilter("sample", tmp_path / "run", "--num-steps", "4", "--out", out)[0] == 0
+    assert read_midi(out).shape == (4, 88)
+    code, _, err = varfilter("filter", tmp_path / "run", "-", lines="")
+    assert code == 2
+    assert "are for runs on tables" in err
+    code, _, err = varfilter("filter", tmp_path / "run", __file__)
+    assert code == 2
+    assert err.count("\n") == 1
+
+
+def test_sound(varfilter, tmp_path):
+    samples = np.random.default_rng(0).normal(0.0, 900.0, 85).astype(np.int16)
+    family = Family(DiscretizedNormal, width=1 / 900)
+    dataset = Dataset(
+        "sounds", **alike(samples), family=family, scaling=Scaling(0.0, 900.0), rows_per_step=20,
+        rate=8000.0,
+    )  # fmt: skip
+    run = begun(tmp_path / "run", dataset, Source("sounds"), SMALLEST)
+    write_wav(samples, tmp_path / "a.wav", 8000)
+    rows = list(filter_input(run, str(tmp_path / "a.wav"), num_samples=3))
+    assert [row["time"] for row in rows] == [0.0, 0.0025, 0.005, 0.0075]
+    assert rows[1]["prediction"].values.shape == (20,)
+    words = ("sample", tmp_path / "run", "--num-sequences", "2", "--num-steps", "3")
+    code, out, _ = varfilter(*words, "--out", tmp_path / "s.wav")
+    assert code == 0
+    assert out.split() == [str(tmp_path / f"s-{i}.wav") for i in (1, 2)]
+    sound = read_audio(tmp_path / "s-2.wav")
+    assert len(sound.samples) == 60
+    assert sound.rate == 8000
+
+
+def test_film(varfilter, tmp_path):
+    images = pytest.importorskip("PIL.Image")
+    frames = np.random.default_rng(0).integers(0, 256, (3, 1, 8, 8), np.uint8)
+    family = Family(DiscretizedNormal, width=1 / 255, low=0.0, high=1.0)
+    dataset = Dataset("films", **alike(frames), family=family, scaling=Scaling(0.0, 255.0))
+    begun(tmp_path / "run", dataset, Source("films"), SMALLEST)
+    (tmp_path / "frames").mkdir()
+    for i, frame in enumerate(frames):
+        images.fromarray(frame[0]).save(tmp_path / "frames" / f"{i}.png")
+    out = tmp_path / "film.npz"
+    words = ("filter", tmp_path / "run", tmp_path / "frames", "--out", out, "--num-samples", "2")
+    code, _, err = varfilter(*words)
+    assert (code, err) == (0, "")
+    with np.load(out) as found:
+        assert found["prediction"].shape == (3, 1, 8, 8)
+        assert np.isnan(found["surprise"][0])
+        assert np.isfinite(found["surprise"][1:]).all()
+    out = tmp_path / "new.gif"
+    assert varfilter("sample", tmp_path / "run", "--num-steps", "3", "--out", out)[0] == 0
+    with images.open(out) as film:
+        assert film.size == (128, 128)
+
+
+# The estimator.
+
+
+def test_a_table_filter_is_a_run(world, tmp_path):
+    polars = pytest.importorskip("polars")
+    new = polars.read_csv(world / "new.csv")
+
+    def choose(source):
+        return replace(experiment("pumps", source), seed=5)
+
+    fitted = TableFilter(sequence="pump", time="when", choose=choose, num_epochs=1)
+    with pytest.raises(RuntimeError, match="not fitted"):
+        fitted.filter(new)
+    frame = polars.DataFrame(readings())
+    fitted.fit(frame)
+    assert fitted.run.experiment.data.source == "<frame>"
+    assert fitted.run.experiment.seed == 0
+    with pytest.raises(ValueError, match="cannot be read again"):
+        _ = fitted.run.loaded
+    options = {"num_samples": 20, "levels": (0.1, 0.9), "latents": True}
+    found = fitted.filter(new, **options)
+    assert isinstance(found, polars.DataFrame)
+    # The same data, settings and seed as the run of the other tests.
+    rows = list(filter_input(Run.load(world / "run"), world / "new.csv", **options))
+    assert found.columns == list(rows[0])
+    surprise = [row["surprise"] for row in rows]
+    np.testing.assert_allclose(found["surprise"], np.array(surprise), rtol=1e-4, atol=1e-5)
+    ahead = fitted.forecast(3, num_samples=30)
+    assert ahead["time"].to_list() == [30.0, 30.5, 31.0] * 4
+
+    fitted.save(tmp_path / "kept")
+    loaded = TableFilter.load(tmp_path / "kept")
+    again = loaded.filter(new.to_dict(as_series=False), **options)
+    np.testing.assert_array_equal(again["surprise"], found["surprise"])
+    with pytest.raises(ValueError, match="Give the table"):
+        loaded.forecast(2)
+    with pytest.raises(FileExistsError, match="new folder"):
+        fitted.save(tmp_path / "kept")

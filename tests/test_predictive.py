@@ -1,0 +1,84 @@
+"""One-step predictions: the exact moments where they are known, and the filter's own numbers."""
+
+import jax
+import numpy as np
+import pytest
+
+import varfilter as vf
+from varfilter.predictive import predict, run_predictive
+from worlds import KEY, linear_gaussian, observations
+
+MODEL = linear_gaussian()
+XS = np.asarray(observations(MODEL, 6, 0))
+XS = np.where(np.arange(12).reshape(6, 2) % 5 == 3, np.nan, XS)  # some missing
+NUM = 4000
+
+
+@pytest.fixture(scope="module")
+def exact():
+    return run_predictive(vf.KalmanFilter(), MODEL, XS, KEY, num_samples=NUM, levels=(0.1, 0.5))
+
+
+def test_moments_and_quantiles_are_those_of_the_kalman_filter(exact):
+    _, filtered, predicted = exact
+    mean, variance = (
+        np.asarray(a) for a in jax.vmap(lambda d: (d.mean, d.variance))(filtered.prediction)
+    )
+    std = np.sqrt(variance)
+    # A mean of NUM draws is off by std / sqrt(NUM), a variance by variance * sqrt(2 / NUM); five
+    # times that for the 12 elements.
+    off = 5.0 / NUM**0.5
+    assert np.all(np.abs(predicted.mean - mean) < off * std)
+    assert np.all(np.abs(predicted.variance / variance - 1.0) < off * 2**0.5)
+    # The density at the 10% quantile is 0.175 / std: sqrt(0.1 * 0.9) / 0.175 = 1.7.
+    low = mean - 1.2816 * std
+    assert np.all(np.abs(predicted.quantiles[:, 0] - low) < 1.8 * off * std)
+    assert np.all(np.abs(predicted.quantiles[:, 1] - mean) < 1.8 * off * std)
+
+
+def test_the_filter_goes_its_own_way_beside_the_predictions():
+    filter = vf.ParticleFilter(vf.Prior(), 7)
+    belief, filtered = vf.run(filter, MODEL, XS, KEY)
+    after, beside, predicted = run_predictive(filter, MODEL, XS, KEY, num_samples=5)
+    for mine, theirs in zip(
+        jax.tree.leaves((after, beside)), jax.tree.leaves((belief, filtered)), strict=True
+    ):
+        # The same operations in another program: the last bits may differ.
+        np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-5)
+    assert predicted.quantiles.shape == (6, 0, 2)
+
+    # One step at a time, as on a stream: what is predicted does not depend on what comes.
+    belief = vf.start(filter, MODEL)
+    for t, x in enumerate(XS[:2]):
+        alone = predict(filter, MODEL, belief, KEY, num_samples=5)
+        np.testing.assert_allclose(alone.mean, predicted.mean[t], rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(alone.variance, predicted.variance[t], rtol=1e-5)
+        belief, _ = vf.step(filter, MODEL, belief, x, KEY)
+
+
+def test_the_spread_has_what_the_plug_in_leaves_out():
+    filter = vf.VariationalFilter(vf.Prior())
+    _, filtered, predicted = run_predictive(filter, MODEL, XS, KEY, num_samples=200)
+    plugged = jax.vmap(lambda d: d.variance)(filtered.prediction)
+    assert np.all(predicted.variance > plugged)
+
+
+def test_padding_changes_nothing(exact):
+    padded = np.concatenate([XS[:4], np.zeros((2, 2))])
+    filter = vf.KalmanFilter()
+    belief, filtered, _ = run_predictive(
+        filter, MODEL, padded, KEY, mask=np.arange(6) < 4, num_samples=NUM, levels=(0.1, 0.5)
+    )
+    assert int(belief.t) == 4
+    np.testing.assert_allclose(filtered.bound[:4], exact[1].bound[:4], rtol=1e-5)
+    assert not np.any(filtered.bound[4:])
+
+
+def test_refusals():
+    filter = vf.KalmanFilter()
+    with pytest.raises(ValueError, match="`num_samples`"):
+        run_predictive(filter, MODEL, XS, KEY, num_samples=0)
+    with pytest.raises(ValueError, match="`levels`"):
+        run_predictive(filter, MODEL, XS, KEY, levels=(1.5,))
+    with pytest.raises(ValueError, match="give only one"):
+        run_predictive(filter, MODEL, XS, KEY, belief=vf.start(filter, MODEL), x0=XS[0])
