@@ -32,7 +32,7 @@ def both_widths(paint: Painter, caption: str, alt: str | None = None) -> str:
 def png(figure: Figure) -> bytes:
     """As the bytes of a file."""
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", pil_kwargs={"optimize": True})
+    figure.savefig(buffer, format="png")
     return buffer.getvalue()
 
 

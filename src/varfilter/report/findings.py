@@ -1,6 +1,5 @@
 """What a report says of a run, as numbers; the page and the JSON file are made of it."""
 
-import math
 import shlex
 from collections import Counter
 from collections.abc import Sequence
@@ -73,8 +72,7 @@ def findings(run: Run, label: str, *, split: str, seed: int) -> Findings:
     chosen = _chosen(scores, amount.num_sequences, seed)
     looked = look(
         filter, model, dataset, key, chosen,
-        split=split, most_steps=_most_steps(scores, chosen, amount.num_steps),
-        num_samples=amount.num_samples,
+        split=split, most_steps=amount.num_steps, num_samples=amount.num_samples,
     )  # fmt: skip
     drawn = looked[: amount.num_drawn]
     if what == "sound":
@@ -246,8 +244,3 @@ def _published(run: Run) -> dict[str, Any] | None:
 def _chosen(scores: Evaluation, count: int, seed: int) -> np.ndarray:
     """Some sequences, by chance; those that are drawn come first."""
     return np.random.default_rng(seed).permutation(scores.numbers)[:count]
-
-
-def _most_steps(scores: Evaluation, chosen: np.ndarray, most: int) -> int:
-    steps = scores.num_steps[np.isin(scores.numbers, chosen)]
-    return min(most, math.ceil(float(np.max(steps))))

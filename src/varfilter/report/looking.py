@@ -65,6 +65,9 @@ def look(
     names = names_of(dataset, split)
     ragged = dataset.split(split)
     widths = jnp.broadcast_to(_half_widths(dataset), dataset.observation_shape)
+    longest = int(np.max(ragged.lengths[numbers])) // dataset.rows_per_step - 1
+    # Rounded up: few lengths, few programs.
+    most_steps = min(most_steps, 8 * -(-longest // 8))
     rows = (most_steps + 1) * dataset.rows_per_step
     found = []
     for number in map(int, numbers):

@@ -4,6 +4,7 @@ import html
 from typing import Any
 
 from varfilter import _page
+from varfilter.data.picture_page import count
 from varfilter.report.page import nats, printed
 
 HEAD = ("experiment", "data", "nats per step", "standard error", "paper, corrected",
@@ -70,7 +71,7 @@ def cells(row: dict[str, Any]) -> list[str]:
         paper[0],
         nats(results["nats_as_published"]),
         paper[1],
-        f"{row['num_updates']:,} updates",
+        count(row["num_updates"], "update"),
     ]
 
 

@@ -14,7 +14,7 @@ from varfilter.experiments.run import write_whole
 from varfilter.experiments.training import Stopped, Validated, summary
 from varfilter.report import curves, media
 from varfilter.report.canvas import WIDE, both_widths, png
-from varfilter.report.findings import SOUND_STEPS, command, scored
+from varfilter.report.findings import AMOUNTS, SOUND_STEPS, command, scored
 from varfilter.report.looking import look, loudest_window, most_surprising
 from varfilter.report.paper_page import paper_markdown, paper_page
 from varfilter.report.reports import write_page
@@ -225,7 +225,8 @@ def _waveforms(row: Row, numbers: dict[str, Any], out: Path, *, seed: int) -> li
     chosen = jax.random.permutation(jax.random.key(seed), len(dataset.test))[:2]
     looked = look(
         filter, model, dataset, jax.random.key(seed), jax.device_get(chosen),
-        split="test", most_steps=200, num_samples=32,
+        split="test", most_steps=AMOUNTS["sound"].num_steps,
+        num_samples=AMOUNTS["sound"].num_samples,
     )  # fmt: skip
     drawn = [loudest_window(each, SOUND_STEPS) for each in looked]
     numbers["drawn"] = [
