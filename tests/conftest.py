@@ -23,14 +23,19 @@ MAPS = Path("/proc/self/maps")
 # The files that take longest, by what a quiet machine with two cores needs.
 LONGEST = (
     "test_real_data.py",
-    "test_demo.py",
+    "test_report.py",
     "test_train_command.py",
     "test_particle_conformance.py",
     "test_conformance.py",
     "test_variational_conformance.py",
+    "test_docs.py",
+    "test_training.py",
     "test_doctor.py",
-    "test_benchmarks.py",
+    "test_demo.py",
+    "test_devices.py",
+    "test_online.py",
     "test_examples.py",
+    "test_benchmarks.py",
 )
 
 

@@ -103,6 +103,8 @@ class VGGDecoder(eqx.Module):
             sizes = [2 * width] + [width] * (count - 1)
             if index > 0:
                 sizes.append(widths[index - 1][-1])
+            elif count == 1:  # one layer at least: the skip has to be taken in
+                sizes.append(width)
             stages.append(
                 tuple(
                     Convolution(Conv(a, b, 3, padding=1, key=next(keys)))
