@@ -58,6 +58,14 @@ def _speech() -> tuple[Experiment, ...]:
 
 def _music() -> tuple[Experiment, ...]:
     schedule = Schedule(num_epochs=800, batch_size=16, num_steps=25, annealing_epochs=50)
+    # Two things of the paper's protocol stop AVF from learning here, as runs on JSB showed. With
+    # the KL's weight at zero for an epoch, q runs away from the prior, and comes back for good
+    # only hundreds of epochs later: AVF starts at the prior, and needs no annealing. And latents
+    # that are not in use have gradients that are all noise, which Adam makes steps of full size
+    # of: their means and scales drift until all else is ill-conditioned. The larger epsilon, and
+    # a network that learns more slowly than the model, hold that off.
+    avf_schedule = replace(schedule, annealing_epochs=0)
+    avf_optimizers = Optimizers(Adam(3e-4, epsilon=1e-4), Adam(1e-4))
     found = []
     for name, (source, baseline, avf) in MUSIC.items():
         found += [
@@ -67,7 +75,7 @@ def _music() -> tuple[Experiment, ...]:
             ),
             Experiment(
                 f"srnn-{name}-avf", Source(source), SRNNSizes(), FilterChoice(AVF()),
-                Optimizers(), schedule, published=Published("table-3", *avf),
+                avf_optimizers, avf_schedule, published=Published("table-3", *avf),
             ),
         ]  # fmt: skip
     return tuple(found)
