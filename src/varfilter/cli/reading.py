@@ -1,6 +1,6 @@
 """What `check` and `show` have in common: which data to read, and how to read them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -8,6 +8,7 @@ import tyro
 
 if TYPE_CHECKING:
     from varfilter.data.catalogue import Loaded
+    from varfilter.experiments.source import Source
 
 Source = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME|PATH")]
 
@@ -68,31 +69,18 @@ class Reading:
     ] = None
     """Tables: split whole sequences, or each by time (auto: whole ones from three on)."""
 
+    def source_of(self) -> "Source":
+        """The same as an experiment has it."""
+        from varfilter.experiments.source import Source
+
+        given: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(Source)}
+        given["at"] = None if self.at is None else str(self.at)
+        return Source(**given)
+
     def options(self) -> dict[str, Any]:
         """Those that were given, as the readers call them."""
-        names = ("size", "rate", "frame_size", "steps_per_beat", "seconds_per_step")
-        names += ("sequence", "time", "step", "columns", "kinds", "long")
-        given: dict[str, Any] = {n: v for n in names if (v := getattr(self, n)) is not None}
-        if self.split_by is not None:
-            given["split"] = self.split_by
-        if self.percussion:
-            given["percussion"] = True
-        for name in ("time", "sequence"):
-            if given.get(name) == "none":
-                given[name] = False
-        if self.kinds is not None:
-            given["kinds"] = dict(map(_pair, self.kinds))
-        return given
+        return self.source_of().options()
 
     def loaded(self) -> "Loaded":
         """The data set, and how it was read."""
-        from varfilter.data.catalogue import load_with_notes
-
-        return load_with_notes(self.source, at=self.at, **self.options())
-
-
-def _pair(text: str) -> tuple[str, str]:
-    column, equals, kind = text.rpartition("=")
-    if not (column and equals):
-        raise ValueError(f"`--kinds` must be like COLUMN=count; got {text!r}.")
-    return column, kind
+        return self.source_of().load()
