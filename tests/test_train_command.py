@@ -125,8 +125,8 @@ def test_list(varfilter, monkeypatch, tmp_path):
     few = {name: EXPERIMENTS[name] for name in names}
     monkeypatch.setattr("varfilter.experiments.EXPERIMENTS", few)
     found = json.loads(varfilter("list", "--json")[1])["experiments"]
-    assert list(found) == list(few)
-    assert not any(facts["is_here"] for facts in found.values())
+    assert list(found) == [*few, "table"]
+    assert not any(found[name]["is_here"] for name in few)
     jsb = found["srnn-jsb-avf"]
     assert jsb["published"]["nats"] == 6.97
     assert jsb["num_updates"] == 800 * math.ceil(229 / 16)

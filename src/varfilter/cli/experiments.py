@@ -30,7 +30,7 @@ class ListExperiments:
 
 def _described() -> dict[str, dict[str, Any]]:
     from varfilter.data.catalogue import CATALOGUE, data_folder, locate
-    from varfilter.experiments import EXPERIMENTS
+    from varfilter.experiments import EXPERIMENTS, Source, table_experiment
     from varfilter.experiments.parameters import num_parameters
 
     folder, found = data_folder(), {}
@@ -56,6 +56,16 @@ def _described() -> dict[str, dict[str, Any]]:
                 "num_iterations": published.num_iterations,
             },
         }
+    schedule = table_experiment(Source("your own file")).schedule
+    found["table"] = {
+        "data": "your own file",
+        "is_here": True,
+        "num_parameters": None,
+        "num_epochs": schedule.num_epochs,
+        "num_updates": schedule.num_epochs * schedule.updates_per_epoch(1),
+        "minutes": None,
+        "published": None,
+    }
     return found
 
 
@@ -86,5 +96,5 @@ def _print(found: dict[str, dict[str, Any]]) -> None:
     print(
         "\nMinutes are on one H200. Paper: nats per step as printed (per step that was scored)."
         "\nTo get data: varfilter data fetch NAME. To begin: varfilter train EXPERIMENT"
-        "\nYour own table needs no name: varfilter train readings.csv"
+        "\nFor a table, the file is the name: varfilter train readings.csv"
     )

@@ -17,7 +17,7 @@ LONGEST_WINDOW = 64
 
 @dataclass(frozen=True)
 class Adam:
-    """Adam with a learning rate that falls by a factor each epoch (spec 2.9)."""
+    """Adam with a learning rate that falls by a factor each epoch."""
 
     learning_rate: float = 1e-4
     """In the first epoch."""

@@ -16,7 +16,7 @@ from varfilter.nn import VGG
 
 @dataclass(frozen=True)
 class VRNNSizes:
-    """A VRNN; the defaults are the paper's for speech (spec 3.1)."""
+    """A VRNN; the defaults are the paper's for speech."""
 
     latent_size: int = 200
     """Elements of z_t."""
@@ -45,7 +45,7 @@ class VRNNSizes:
 
 @dataclass(frozen=True)
 class SRNNSizes:
-    """An SRNN; the defaults are the paper's for music (spec 4.1)."""
+    """An SRNN; the defaults are the paper's for music."""
 
     latent_size: int = 100
     """Elements of z_t."""
@@ -72,7 +72,7 @@ class SRNNSizes:
 
 @dataclass(frozen=True)
 class SVGSizes:
-    """An SVG with VGG coders; the defaults are the paper's for KTH (spec 5.1)."""
+    """An SVG with VGG coders; the defaults are the paper's for KTH."""
 
     latent_size: int = 512
     """Elements of z_t."""
