@@ -22,20 +22,18 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 MAPS = Path("/proc/self/maps")
 # The files that take longest, by what a quiet machine with two cores needs.
 LONGEST = (
-    "test_real_data.py",
     "test_report.py",
     "test_train_command.py",
-    "test_particle_conformance.py",
     "test_conformance.py",
-    "test_variational_conformance.py",
     "test_docs.py",
-    "test_training.py",
-    "test_doctor.py",
-    "test_demo.py",
-    "test_devices.py",
-    "test_online.py",
+    "test_learning.py",
+    "test_particle_conformance.py",
+    "test_variational_conformance.py",
     "test_examples.py",
-    "test_benchmarks.py",
+    "test_devices.py",
+    "test_training.py",
+    "test_real_data.py",
+    "test_online.py",
 )
 
 

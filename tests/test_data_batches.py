@@ -695,6 +695,7 @@ def run_benchmark(*arguments, **variables):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_benchmark_times_every_loader(tmp_path):
     """What it reports, not how fast it was."""
     path = tmp_path / "data.json"

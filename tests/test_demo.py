@@ -50,6 +50,7 @@ def test_inference_helps_and_the_fault_is_found(demo):
     assert {45, 46} & set(results["alarms"])
 
 
+@pytest.mark.slow
 def test_the_page_is_whole_and_its_path_is_printed_last(tmp_path):
     stdout, out, results = run(tmp_path / "page", "--quick")
     # A few updates of the inference network alone already beat no inference.

@@ -27,16 +27,24 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_python_of_a_page_runs(page, folder, capsys):
-    script = "\n".join(blocks(page, "python"))
-    assert script
+def run_python(*pages):
+    script = "\n".join(block for page in pages for block in blocks(page, "python"))
     # A process of its own, as a reader's: without the strict settings of the tests.
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout
+
+
+def test_python_of_the_quick_start_and_of_your_own_data_runs(folder):
+    # One after the other: the second loads the run of the first.
+    run_python(ROOT / "docs" / "index.md", ROOT / "docs" / "data.md")
+
+
+@pytest.mark.parametrize("name", ["model", "inference", "paper"])
+def test_python_of_a_page_runs(name, folder):
+    run_python(ROOT / "docs" / f"{name}.md")
 
 
 def test_commands_of_the_pages_are_known():
@@ -54,11 +62,11 @@ def test_commands_of_the_pages_are_known():
     assert {"train", "filter", "forecast", "report", "reproduce"} <= used
 
 
-def run_commands(page, *, more):
+def run_commands(page, *, more, only=None):
     """Each command of a page, as it stands there; `more` are options to add, by command."""
     for line in "".join(blocks(page, "sh")).splitlines():
         program, *words = shlex.split(line)
-        if program != "varfilter":
+        if program != "varfilter" or (only and words[0] not in only):
             continue
         done = subprocess.run(
             [sys.executable, "-m", "varfilter", *words, *more.get(words[0], ())],
@@ -69,9 +77,12 @@ def run_commands(page, *, more):
 
 def test_quick_start_works(folder):
     # A tenth of the training: that the fault stands out, and not how well the bands hold.
-    run_commands(ROOT / "docs" / "index.md", more={"train": ["--max-updates", "150"]})
+    run_commands(
+        ROOT / "docs" / "index.md",
+        more={"train": ["--max-updates", "150"]},
+        only=("train", "filter", "forecast"),
+    )
     check_filtered(folder)
-    assert "<html" in (folder / "runs" / "sensors" / "report.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
@@ -81,6 +92,7 @@ def test_quick_start_works_to_the_letter(folder, monkeypatch):
     run_commands(ROOT / "docs" / "index.md", more={})
     check_filtered(folder)
     check_bands(folder)
+    assert "<html" in (folder / "runs" / "sensors" / "report.html").read_text(encoding="utf-8")
 
 
 def check_filtered(folder):
@@ -89,10 +101,10 @@ def check_filtered(folder):
 
     rows = polars.read_csv(folder / "filtered.csv")
     top = rows.sort("surprise", descending=True, nulls_last=True).head(3)
-    assert set(top["sequence"].cast(str)) == {"24"}
+    assert set(top["run"].cast(str)) == {"24"}
     assert all("2024-03-12" in str(time) and "02:" in str(time) for time in top["time"])
     ahead = polars.read_csv(folder / "ahead.csv")
-    assert len(ahead) == 20 * rows["sequence"].n_unique()
+    assert len(ahead) == 20 * rows["run"].n_unique()
     assert (ahead["pressure_q05"] <= ahead["pressure_q95"]).all()
 
 

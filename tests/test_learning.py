@@ -52,7 +52,7 @@ def gradient_distances(build, num_iterations: int, *, has_x0: bool) -> tuple[flo
         (worlds.vrnn, 1),
         (worlds.srnn, 1),
         (worlds.srnn, 3),
-        (worlds.svg, 1),
+        pytest.param(worlds.svg, 1, marks=pytest.mark.slow),
     ],
 )
 def test_time_parallel_gradients_equal_step_by_step_ones(build, num_iterations):

@@ -43,6 +43,7 @@ def test_srnn_learns_chorales():
     assert len(rows) == 3
 
 
+@pytest.mark.slow
 def test_vrnn_learns_speech():
     reference, rows = scores("vrnn_speech.py", DATA / "speech" / "timit_sample", "--updates", 60)
     for free_energy, kl, at_prior in rows.values():
