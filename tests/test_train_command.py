@@ -664,3 +664,20 @@ def test_changed_data(run, songs, varfilter):
     finally:
         songs.write_bytes(whole)
     assert contents(run) == before
+
+
+def test_a_folder_of_recordings_is_trained_as_the_papers_of_its_kind(tmp_path):
+    from varfilter.data import write_midi, write_wav
+    from varfilter.experiments import SRNNSizes, VRNNSizes, recordings_experiment
+
+    songs, sounds = tmp_path / "songs", tmp_path / "sounds"
+    songs.mkdir()
+    sounds.mkdir()
+    write_midi(np.eye(8, 88), songs / "scale.mid", seconds_per_step=0.5)
+    write_wav(np.zeros(4000, np.int16), sounds / "quiet.wav", 16000)
+    music, speech = recordings_experiment(songs), recordings_experiment(sounds)
+    assert (music.name, music.data.source) == ("songs", str(songs))
+    assert isinstance(music.model, SRNNSizes)
+    assert isinstance(speech.model, VRNNSizes)
+    # The paper's number is of other data.
+    assert music.published is speech.published is None
