@@ -10,7 +10,7 @@ import pytest
 from varfilter import cli, doctor
 
 
-def test_the_first_oracles_hold(capsys, monkeypatch):
+def test_the_first_oracles_hold():
     # The same checks as a user gets, but only the first two: Kalman against the dense joint.
     first = list(itertools.islice(doctor.examine(), 2))
     assert all(row.passed and row.tolerance <= 1e-10 for row in first)

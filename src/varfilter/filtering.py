@@ -124,6 +124,15 @@ def _step(
     return Belief(carry, belief.t + 1), filtered
 
 
+def only_if(
+    exists: Bool[Array, ""], before: Belief, after: Belief, filtered: Filtered
+) -> tuple[Belief, Filtered]:
+    """A step that may be padding: where it does not exist the belief stays, and scores 0."""
+    bound = jnp.where(exists, filtered.bound, 0.0)
+    filtered = eqx.tree_at(lambda f: f.bound, filtered, bound)
+    return select(exists, after, before), filtered
+
+
 @eqx.filter_jit
 def _run(
     filter: AbstractFilter,
@@ -139,9 +148,6 @@ def _run(
 
     def masked_step(belief: Belief, x_and_mask: Any) -> tuple[Belief, Filtered]:
         x, exists = x_and_mask
-        after, filtered = _step(filter, model, belief, x, key, kl_weight)
-        bound = jnp.where(exists, filtered.bound, 0.0)
-        filtered = eqx.tree_at(lambda f: f.bound, filtered, bound)
-        return select(exists, after, belief), filtered
+        return only_if(exists, belief, *_step(filter, model, belief, x, key, kl_weight))
 
     return jax.lax.scan(masked_step, belief, (inputs, mask))

@@ -14,9 +14,8 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from varfilter import distributions
 from varfilter._arguments import require_key, require_positive
-from varfilter._tree import select
 from varfilter.contracts import require_observations, require_step_mask
-from varfilter.filtering import Belief, require_belief, start, step
+from varfilter.filtering import Belief, only_if, require_belief, start, step
 from varfilter.filters.base import AbstractFilter, Filtered
 from varfilter.filters.contract import require_fitting
 from varfilter.forecast import require_levels
@@ -138,10 +137,8 @@ def _run(
     def masked_step(belief: Belief, x_and_mask: Any) -> tuple[Belief, Any]:
         x, exists = x_and_mask
         predicted = _predict(filter, model, belief, key, num_samples, levels)
-        after, filtered = step(filter, model, belief, x, key)
-        bound = jnp.where(exists, filtered.bound, 0.0)
-        filtered = eqx.tree_at(lambda f: f.bound, filtered, bound)
-        return select(exists, after, belief), (filtered, predicted)
+        after, filtered = only_if(exists, belief, *step(filter, model, belief, x, key))
+        return after, (filtered, predicted)
 
     belief, (filtered, predicted) = jax.lax.scan(masked_step, belief, (xs, mask))
     return belief, filtered, predicted

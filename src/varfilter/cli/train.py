@@ -48,8 +48,8 @@ class Train(Options):
     """A name of `varfilter list`, a table, a folder of recordings, or the folder of a run."""
 
     def __call__(self) -> int:
-        """Run, with the experiment as it is; `train_command` has its fields as options too."""
-        raise NotImplementedError("`train_command` parses the words of `varfilter train`.")
+        """Run; the words are parsed again, with every field of the experiment as an option."""
+        return train_command(sys.argv[2:])
 
 
 def train_command(words: Sequence[str]) -> int:
