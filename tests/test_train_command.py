@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import types
@@ -33,6 +34,7 @@ from varfilter.experiments import AVF, EXPERIMENTS, Baseline, Run, Source
 from varfilter.experiments.parameters import OBSERVATIONS, num_parameters
 from varfilter.experiments.run import Trained
 from varfilter.experiments.scores import _in_density_units, score
+from varfilter.experiments.training import Best, Resumed, Updated, Validated, train
 
 ROOT = Path(__file__).parent.parent
 DATA = Path(os.environ.get("VARFILTER_DATA", ROOT.parent / "shared" / "data"))
@@ -43,9 +45,12 @@ TINY = (
     *("--model.latent-size", 4, "--model.recurrent-size", 8, "--model.prior-size", 8),
     *("--model.decoder-size", 8, "--model.num-decoder-layers", 1, "--optimizer.num-phi-steps", 2),
     *("--filter.inference.hidden-size", 8, "--filter.inference.num-layers", 1),
+    *("--filter.inference.num-samples", 2),
     *("--schedule.batch-size", 8, "--schedule.num-steps", 6, "--schedule.num-epochs", NUM_EPOCHS),
-    *("--schedule.annealing-epochs", 3, "--checkpoint-seconds", 0),
+    *("--schedule.annealing-epochs", 3, "--schedule.epochs-per-validation", 1),
+    *("--checkpoint-seconds", 0),
 )
+NOBODY = 65534
 # Two batches of eight of the sixteen songs.
 LAST = 2 * NUM_EPOCHS
 
@@ -302,6 +307,23 @@ def test_killed_and_terminated_and_made_longer_it_ends_with_the_same_bits(
     code, out, _ = varfilter("train", folder, "--quiet")
     assert code == 0
     assert f"step {LAST}" in out
+
+
+def test_left_between_an_epoch_and_its_validation_it_is_validated_first(unbroken, tmp_path):
+    before = Run.load(unbroken[0])
+    loaded = before.experiment.data.load()
+    left = Run.begin(tmp_path / "left", before.experiment, loaded)
+    with contextlib.closing(train(left, loaded.dataset, updates_per_dispatch=1)) as events:
+        assert any(isinstance(event, Updated) and event.step == 4 for event in events)
+    assert [line["step"] for line in left.metrics()] == [2]
+    events = train(left, loaded.dataset, max_updates=6)
+    assert next(events) == Resumed(4, ())
+    assert isinstance(next(events), Validated)
+    assert [line["step"] for line in left.metrics()] == [2, 4]
+    *_, end = events
+    assert (end.step, end.best) == (6, Best(left.metrics()[-1]["best"], 6))
+    lines = [[{**line, "seconds": 0} for line in run.metrics()[:3]] for run in (left, before)]
+    assert lines[0] == lines[1]
 
 
 @pytest.mark.slow
@@ -562,13 +584,53 @@ def test_places_where_nothing_can_be_written(songs, varfilter, tmp_path):
     assert code == 2
     assert "other things in it" in err
     assert (tmp_path / "file").read_text() == "mine"
-    if os.geteuid() == 0:
-        return  # whom no folder is closed to
-    (tmp_path / "closed").mkdir(mode=0o500)
-    out = tmp_path / "closed" / "run"
-    code, _, err = varfilter("train", "srnn-jsb-avf", *TINY, "--data.at", songs, "--out", out)
-    assert code == 2
-    assert "Cannot write" in err
+
+
+@pytest.fixture
+def closed():
+    """A folder that all may read; what is put in it can be closed to everyone but root."""
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@contextlib.contextmanager
+def not_as_root():
+    """No folder is closed to root: be somebody else for a while."""
+    own = os.geteuid()
+    if own == 0:
+        os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(own)
+
+
+def close(folder, *, is_closed=True):
+    for path in (folder, *folder.rglob("*")):
+        path.chmod((0o555 if is_closed else 0o755) if path.is_dir() else 0o644)
+
+
+def test_a_folder_that_is_read_only(unbroken, songs, varfilter, closed):
+    data = shutil.copy(songs, closed / "songs.npz")
+    (closed / "runs").mkdir()
+    run = Path(shutil.copytree(unbroken[0], closed / "runs" / "begun"))
+    record = (run / "run.json").read_text()
+    (run / "run.json").write_text(record.replace(str(songs), str(data)))
+    close(closed)
+    before = contents(closed)
+    with not_as_root():
+        for words in (
+            ("srnn-jsb-avf", *TINY, "--data.at", data, "--out", closed / "runs" / "new"),
+            (run, "--schedule.num-epochs", NUM_EPOCHS + 1),
+        ):
+            code, _, err = varfilter("train", *words)
+            assert code == 2
+            assert "Cannot write" in err
+            assert str(closed / "runs") in err
+    close(closed, is_closed=False)
+    assert contents(closed) == before
 
 
 # Bad words.

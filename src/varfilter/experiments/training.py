@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
@@ -17,6 +16,7 @@ from varfilter.checkpoint import Checkpoint, keep_checkpoint, newest_checkpoint
 from varfilter.data.dataset import Dataset
 from varfilter.devices import is_first_process, of_first_process
 from varfilter.evaluate import Evaluation, HeldOut
+from varfilter.experiments.averages import Averages
 from varfilter.experiments.experiment import as_json
 from varfilter.experiments.run import Run, Trained
 from varfilter.filters import AbstractFilter
@@ -109,11 +109,12 @@ def train(
     num_updates = schedule.num_epochs * per_epoch
     last = num_updates if max_updates is None else require_positive("max_updates", max_updates)
 
-    state = Progress(learner.init(model, filter), model, filter)
-    state, best, kept_best, refused = _newest(run, state)
+    standing = _newest(run, Progress(learner.init(model, filter), model, filter))
+    state, best, validated = standing.state, standing.best, standing.validated
     if step := int(state.learning.num_updates):
-        yield Resumed(step, refused)
-    keeper = _Keeper(run, seconds_per_checkpoint, kept_best)
+        yield Resumed(step, standing.refused)
+    averages = Averages(standing.averages)
+    keeper = _Keeper(run, seconds_per_checkpoint, standing.kept_best)
 
     epochs = fit(
         learner,
@@ -127,34 +128,17 @@ def train(
         thinning=schedule.thinning(),
         devices=devices,
     )
-    begin, step = time.perf_counter(), int(state.learning.num_updates)
-    averages = _Averages()
-    reason = f"all {schedule.num_epochs} epochs are done"
-    if step >= last:
-        reason = f"{step} updates were made, the most allowed"
-    elif _is_stale(schedule, best, step // per_epoch, per_epoch):
-        reason, last = "validation has stopped improving", step
+    begin = time.perf_counter()
     try:
-        while step < min(last, num_updates):
-            fitted = next(epochs)
-            # In one assignment, here and below: no signal comes between its halves.
-            state, step = (
-                Progress(fitted.learning, state.best_model, state.best_filter),
-                fitted.num_updates,
-            )
-            seconds = time.perf_counter() - begin
-            averages.add(fitted.metrics)
-            epoch = -(-step // per_epoch)
-            skipped = int(state.learning.num_skipped)
-            yield Updated(
-                step, num_updates, epoch, schedule.num_epochs, fitted.metrics, skipped, seconds
-            )
-            is_end = step in (num_updates, last)
-            if is_end or (step % per_epoch == 0 and epoch % schedule.epochs_per_validation == 0):
+        while True:
+            is_due = step % (per_epoch * schedule.epochs_per_validation) == 0
+            # Also first of all, where training was left between an epoch and its validation.
+            if validated < step and (is_due or step in (num_updates, last)):
                 scores = held_out.evaluate(state.learning.filter, state.learning.model, keys.valid)
                 is_best = scores.nats < best.valid
                 if is_best:
                     learning = state.learning
+                    # In one assignment, here and below: no signal comes between its halves.
                     state, best = (
                         Progress(learning, learning.model, learning.filter),
                         Best(scores.nats, step),
@@ -162,33 +146,64 @@ def train(
                 line = {
                     "step": step,
                     "epoch": step / per_epoch,
-                    "seconds": round(seconds, 3),
+                    "seconds": round(time.perf_counter() - begin, 3),
                     "kl_weight": float(schedule.annealing(per_epoch)(jnp.asarray(step - 1))),
-                    "train": averages.taken(),
+                    "train": averages.means(),
                     "valid": summary(scores),
                     "best": best.valid,
-                    "num_skipped": skipped,
+                    "num_skipped": int(state.learning.num_skipped),
                 }
                 if is_first_process():
                     run.append_metrics(line)
-                keeper.keep_now_and_then(state, step, best)
+                validated, averages = step, Averages()
+                keeper.keep_now_and_then(state, step, best, validated, averages)
                 yield Validated(line, is_best)
-                if _is_stale(schedule, best, epoch, per_epoch):
-                    reason = f"validation has not improved for {schedule.patience_epochs} epochs"
-                    break
-                if step == last and step < num_updates:
-                    reason = f"{step} updates were made, the most allowed"
+            if step >= num_updates:
+                reason = f"all {schedule.num_epochs} epochs are done"
+                break
+            if step >= last:
+                reason = f"{step} updates were made, the most allowed"
+                break
+            if validated == step and _is_stale(schedule, best, step // per_epoch, per_epoch):
+                reason = f"validation has not improved for {schedule.patience_epochs} epochs"
+                break
+            fitted = next(epochs)
+            state, step = (
+                Progress(fitted.learning, state.best_model, state.best_filter),
+                fitted.num_updates,
+            )
+            averages.add(fitted.metrics)
+            yield Updated(
+                step, num_updates, -(-step // per_epoch), schedule.num_epochs, fitted.metrics,
+                int(state.learning.num_skipped), time.perf_counter() - begin,
+            )  # fmt: skip
     finally:
-        keeper.keep(state, step, best)
+        keeper.keep(state, step, best, validated, averages)
     yield Stopped(reason, step, best)
 
 
-def _newest(run: Run, state: Progress) -> tuple[Progress, Best, int, tuple[str, ...]]:
-    """Where training stands: (the state, the best so far, which best is kept, what was refused).
+@dataclass(frozen=True)
+class _Standing:
+    """Where training stands as it begins or goes on."""
+
+    state: Progress
+    best: Best
+    kept_best: int
+    """The step of the best that is on disk."""
+    validated: int
+    """The last step that was validated."""
+    averages: dict[str, Any] | None
+    """Of the updates since then."""
+    refused: tuple[str, ...]
+    """Why newer checkpoints could not be used."""
+
+
+def _newest(run: Run, state: Progress) -> _Standing:
+    """From the newest good checkpoint, or from the start if there is none at all.
 
     Where no checkpoint is good nothing is begun anew: that would overwrite what can be repaired.
     """
-    best, kept_best, refused = Best(), 0, []
+    best, kept_best, validated, averages, refused = Best(), 0, 0, None, []
     if is_first_process():
         found, refused = newest_checkpoint(run.checkpoints, state)
         if found is None and refused:
@@ -196,18 +211,22 @@ def _newest(run: Run, state: Progress) -> tuple[Progress, Best, int, tuple[str, 
                 f"No checkpoint in {str(run.checkpoints)!r} can be gone on from, so nothing was"
                 f" changed. {refused[0]} Or begin anew with another `--out`."
             )
-        run.cut_metrics(0 if found is None else found.step)
         if found is not None:
             state, best = found.state, Best(**found.manifest["best"])
+            # A checkpoint of before these were kept was mostly made after a validation.
+            validated = found.manifest.get("validated", found.step)
+            averages = found.manifest.get("averages")
             kept_best = best.step
             if best.step and (reason := run.why_best_is_bad()):
                 refused.append(f"{reason} It is written again.")
                 kept_best = 0
+        run.cut_metrics(validated)
     # float64 would be cut on its way: the score goes as its bits.
     bits = np.asarray([best.valid], np.float64).view(np.uint32)
-    state, bits, step = of_first_process((state, bits, np.asarray(best.step)))
-    best = Best(float(np.asarray(bits, np.uint32).view(np.float64)[0]), int(step))
-    return state, best, kept_best, tuple(refused)
+    steps = np.asarray([best.step, validated])
+    state, bits, steps = of_first_process((state, bits, steps))
+    best = Best(float(np.asarray(bits, np.uint32).view(np.float64)[0]), int(steps[0]))
+    return _Standing(state, best, kept_best, int(steps[1]), averages, tuple(refused))
 
 
 def summary(scores: Evaluation) -> dict[str, Any]:
@@ -240,11 +259,13 @@ class _Keeper:
         self.kept_best, self.kept_step = best_step, -1
         self.last = time.perf_counter()
 
-    def keep_now_and_then(self, state: Progress, step: int, best: Best) -> None:
+    def keep_now_and_then(self, state: Progress, step: int, *rest: Any) -> None:
         if time.perf_counter() - self.last >= self.seconds:
-            self.keep(state, step, best)
+            self.keep(state, step, *rest)
 
-    def keep(self, state: Progress, step: int, best: Best) -> None:
+    def keep(
+        self, state: Progress, step: int, best: Best, validated: int, averages: Averages
+    ) -> None:
         if step == self.kept_step or step == 0 or not is_first_process():
             return
         run = self.run
@@ -257,26 +278,9 @@ class _Keeper:
             "data_sha256": run.record["data"]["sha256"],
             "seed": run.experiment.seed,
             "best": vars(best),
+            "validated": validated,
+            "averages": averages.saved(),
         }
         keep_checkpoint(run.checkpoints, Checkpoint(state, step, manifest))
         self.kept_best, self.kept_step = best.step, step
         self.last = time.perf_counter()
-
-
-class _Averages:
-    """Of the metrics of many updates."""
-
-    def __init__(self):
-        self.parts: list[Metrics] = []
-
-    def add(self, metrics: Metrics) -> None:
-        self.parts.append(metrics)
-
-    def taken(self) -> dict[str, Any]:
-        """The means since the last time, by name."""
-        parts, self.parts = jax.device_get(self.parts), []
-        if not parts:
-            return {}
-        joined = jax.tree.map(lambda *each: np.mean(np.concatenate(each), axis=0), *parts)
-        found = {name: value for name, value in vars(joined).items() if value is not None}
-        return {name: np.asarray(value, np.float64).tolist() for name, value in found.items()}
