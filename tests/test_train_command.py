@@ -31,6 +31,7 @@ from varfilter.cli.overrides import meant_by, overridden
 from varfilter.data import Dataset, Family, Ragged
 from varfilter.evaluate import Evaluation
 from varfilter.experiments import AVF, EXPERIMENTS, Baseline, Run, Source
+from varfilter.experiments.expected import H200_MINUTES, cpu_minutes
 from varfilter.experiments.parameters import OBSERVATIONS, num_parameters
 from varfilter.experiments.run import Trained
 from varfilter.experiments.scores import _in_density_units, score
@@ -126,6 +127,8 @@ def newest(run):
 
 def test_list(varfilter, monkeypatch, tmp_path):
     monkeypatch.setenv("VARFILTER_DATA", str(tmp_path))
+    assert all(cpu_minutes(name, 1) for name in EXPERIMENTS)
+    assert set(H200_MINUTES) <= set(EXPERIMENTS)
     names = ("srnn-jsb-avf", "srnn-nottingham-avf", "srnn-timit-sample-baseline")
     few = {name: EXPERIMENTS[name] for name in names}
     monkeypatch.setattr("varfilter.experiments.EXPERIMENTS", few)
@@ -136,11 +139,14 @@ def test_list(varfilter, monkeypatch, tmp_path):
     assert jsb["published"]["nats"] == 6.97
     assert jsb["num_updates"] == 800 * math.ceil(229 / 16)
     assert jsb["num_parameters"] == found["srnn-nottingham-avf"]["num_parameters"]
+    assert 60 < jsb["cpu_minutes"] < 600
+    assert jsb["h200_minutes"] == 3.3
     code, out, _ = varfilter("list")
     assert code == 0
     for name in few:
         assert name in out
     assert "6.97 (7.1)" in out
+    assert "3 min" in out
     assert "timit-sample (not here)" in out
 
 

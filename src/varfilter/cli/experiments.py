@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class ListExperiments:
-    """The experiments that have a name: data, size, length, the paper's number.
+    """The experiments that have a name: data, size, length, time, the paper's number.
 
     The paper's number is the free energy in nats per step on the test part; beside it the same
     per step that was scored: the released code divides by one step more.
@@ -31,6 +31,7 @@ class ListExperiments:
 def _described() -> dict[str, dict[str, Any]]:
     from varfilter.data.catalogue import CATALOGUE, data_folder, locate
     from varfilter.experiments import EXPERIMENTS, Source, table_experiment
+    from varfilter.experiments.expected import cpu_gib, cpu_minutes, h200_minutes
     from varfilter.experiments.parameters import num_parameters
 
     folder, found = data_folder(), {}
@@ -47,7 +48,9 @@ def _described() -> dict[str, dict[str, Any]]:
             "num_parameters": num_parameters(experiment),
             "num_epochs": schedule.num_epochs,
             "num_updates": updates,
-            "minutes": experiment.minutes,
+            "h200_minutes": h200_minutes(name),
+            "cpu_minutes": None if updates is None else cpu_minutes(name, updates),
+            "cpu_gib": cpu_gib(name),
             "published": published
             and {
                 "table": published.table,
@@ -57,23 +60,26 @@ def _described() -> dict[str, dict[str, Any]]:
             },
         }
     schedule = table_experiment(Source("your own file")).schedule
+    updates = schedule.num_epochs * schedule.updates_per_epoch(1)
     found["table"] = {
         "data": "your own file",
         "is_here": True,
         "num_parameters": None,
         "num_epochs": schedule.num_epochs,
-        "num_updates": schedule.num_epochs * schedule.updates_per_epoch(1),
-        "minutes": None,
+        "num_updates": updates,
+        "h200_minutes": None,
+        "cpu_minutes": cpu_minutes("table", updates),
+        "cpu_gib": None,
         "published": None,
     }
     return found
 
 
 def _print(found: dict[str, dict[str, Any]]) -> None:
-    titles = ("experiment", "data", "parameters", "epochs", "updates", "minutes", "paper")
+    titles = ("experiment", "data", "parameters", "epochs", "updates", "on H200", "on CPU", "paper")
     rows: list[tuple[str, ...]] = [titles]
     for name, facts in found.items():
-        published, minutes = facts["published"], facts["minutes"]
+        published = facts["published"]
         rows.append(
             (
                 name,
@@ -81,7 +87,8 @@ def _print(found: dict[str, dict[str, Any]]) -> None:
                 "-" if facts["num_parameters"] is None else f"{facts['num_parameters'] / 1e6:.1f}M",
                 str(facts["num_epochs"]),
                 "-" if facts["num_updates"] is None else str(facts["num_updates"]),
-                "-" if minutes is None else f"{minutes:g}",
+                _duration(facts["h200_minutes"]),
+                _duration(facts["cpu_minutes"]) + ("" if facts["cpu_gib"] is None else "*"),
                 f"{published['nats']:g} ({published['corrected']:g})" if published else "-",
             )
         )
@@ -93,8 +100,20 @@ def _print(found: dict[str, dict[str, Any]]) -> None:
             for i, (cell, width) in enumerate(zip(row, widths, strict=True))
         )
         print("  ".join(words).rstrip())
+    print("\nTimes as measured: whole runs on one H200, all updates on two cores of a CPU.")
+    if memory := max(facts["cpu_gib"] or 0 for facts in found.values()):
+        print(f"* which takes up to {memory} GiB of memory there.")
     print(
-        "\nMinutes are on one H200. Paper: nats per step as printed (per step that was scored)."
+        "Paper: nats per step as printed (per step that was scored)."
         "\nTo get data: varfilter data fetch NAME. To begin: varfilter train EXPERIMENT"
         "\nFor a table, the file is the name: varfilter train readings.csv"
     )
+
+
+def _duration(minutes: float | None) -> str:
+    if minutes is None:
+        return "-"
+    for unit, length in (("d", 1440), ("h", 60)):
+        if minutes >= 2 * length:
+            return f"{minutes / length:.0f} {unit}"
+    return f"{max(minutes, 1):.0f} min"

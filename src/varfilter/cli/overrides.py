@@ -133,7 +133,7 @@ def _with_method(experiment: "Experiment", rest: list[str]) -> tuple["Experiment
         return experiment, rest
     filter = dataclasses.replace(experiment.filter, inference=kinds[given]())
     # What the paper prints is of the experiment's own method.
-    return dataclasses.replace(experiment, filter=filter, published=None, minutes=None), rest
+    return dataclasses.replace(experiment, filter=filter, published=None), rest
 
 
 def _method_of(experiment: "Experiment") -> str:

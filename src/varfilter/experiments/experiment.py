@@ -67,8 +67,6 @@ class Experiment:
     schedule: Schedule = Schedule()
     seed: int = 0
     published: Published | None = None
-    minutes: float | int | None = None
-    """On one H200, where a run of ours has shown it."""
 
     def keys(self) -> Keys:
         """From the seed."""

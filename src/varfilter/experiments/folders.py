@@ -23,4 +23,4 @@ def recordings_experiment(folder: Path | str) -> Experiment:
     """The paper's model and schedule for recordings of this kind, on those of the folder."""
     path = Path(folder).expanduser().resolve()
     like = named(LIKE[reader_of_folder(path)])
-    return replace(like, name=path.name, data=Source(str(path)), published=None, minutes=None)
+    return replace(like, name=path.name, data=Source(str(path)), published=None)

@@ -30,7 +30,7 @@ from varfilter.model import AbstractModel
 
 VERSION = 1
 # What may differ when a run is gone on with: it changes nothing of what was done so far.
-MAY_DIFFER = ("schedule.num_epochs", "schedule.patience_epochs", "published", "minutes")
+MAY_DIFFER = ("schedule.num_epochs", "schedule.patience_epochs", "published")
 
 
 class Trained(NamedTuple):

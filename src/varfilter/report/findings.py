@@ -170,7 +170,7 @@ def command(run: Run) -> str:
     words = ["varfilter", "train", name or mine.data.source]
     changed = differences(given, mine)
     for name, (_, value) in changed.items():
-        if name == "name" or name.endswith("kind") or name.startswith(("published", "minutes")):
+        if name == "name" or name.endswith("kind") or name.startswith("published"):
             continue
         flag = "--" + name.replace("_", "-")
         if isinstance(value, bool):
