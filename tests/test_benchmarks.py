@@ -1,4 +1,4 @@
-"""`benchmarks/core.py`, run tiny in a subprocess: what it reports, not how fast it was."""
+"""The scripts of `benchmarks/`, run tiny in a subprocess: what they report, not how fast."""
 
 import json
 import os
@@ -109,3 +109,16 @@ def test_presets_make_an_update(tmp_path):
     assert [row["preset"] for row in rows] == presets
     assert all(0 < row["peak_gib"] < 12 for row in rows)
     assert all(isfinite(row["avf_free_energy"] + row["baseline_free_energy"]) for row in rows)
+
+
+@pytest.mark.slow
+def test_experiments_are_timed(tmp_path):
+    script, path = ROOT / "benchmarks" / "experiments.py", tmp_path / "experiments.json"
+    done = subprocess.run(
+        [sys.executable, str(script), "srnn-jsb-baseline", "--batch", "2", "--json", str(path)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(path.read_text())
+    assert row["batch"] == 2
+    assert 0 < row["seconds"] < row["first_seconds"]

@@ -8,6 +8,7 @@ import os
 import resource
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -339,6 +340,43 @@ def test_killed_five_times_at_random_moments(unbroken, songs, varfilter, tmp_pat
         kill(folder, songs, random)
     assert varfilter("train", folder)[0] == 0
     assert_the_same(folder, unbroken[0])
+
+
+@pytest.mark.slow
+def test_of_two_processes_one_is_asked_to_stop_and_both_do(unbroken, songs, varfilter, tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    folder = tmp_path / "together"
+    words = (*TINY, "--data.at", songs, "--out", folder, "--distributed")
+    children = [
+        subprocess.Popen(
+            [sys.executable, "-m", "varfilter", "train", "srnn-jsb-avf", *map(str, words)],
+            env=os.environ
+            | {"JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{port}", "JAX_NUM_PROCESSES": "2"}
+            | {"JAX_PROCESS_ID": str(number), "JAX_PLATFORMS": "cpu"},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(2)
+    ]
+    try:
+        wait_for_a_new_checkpoint(folder, [], np.random.default_rng(time.time_ns()))
+        children[1].send_signal(signal.SIGTERM)
+        printed = [child.communicate(timeout=100)[0] for child in children]
+    finally:
+        for child in children:
+            child.kill()
+    assert [child.returncode for child in children] == [130, 130]
+    assert f"To go on: varfilter train {folder}" in printed[0]
+    assert "To go on" not in printed[1]
+    assert kept_checkpoints(folder / "checkpoints")[0][0] < LAST
+    # It goes on in one.
+    assert varfilter("train", folder)[0] == 0
+    found, wanted = (Run.load(f).metrics() for f in (folder, unbroken[0]))
+    assert [line["step"] for line in found] == [line["step"] for line in wanted]
+    for one, other in zip(found, wanted, strict=True):
+        assert one["valid"]["nats"] == pytest.approx(other["valid"]["nats"], rel=1e-5)
 
 
 def test_what_is_seen_live(run):

@@ -142,6 +142,18 @@ def of_first_process(tree: T) -> T:
     return _on_plain_arrays(multihost_utils.broadcast_one_to_all, tree)
 
 
+def in_any_process(is_so: bool) -> bool:
+    """Whether it is so in one of them: what all have to do together, such as to stop.
+
+    All must ask, and equally often.
+    """
+    if jax.process_count() == 1:
+        return is_so
+    from jax.experimental import multihost_utils
+
+    return bool(np.any(multihost_utils.process_allgather(np.asarray(is_so))))
+
+
 def replicated(mesh: Mesh, tree: T) -> T:
     """The arrays whole on each device; they must already be the same in all processes."""
     sharding = NamedSharding(mesh, PartitionSpec())

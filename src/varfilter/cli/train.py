@@ -74,7 +74,7 @@ def train_command(words: Sequence[str]) -> int:
 def _train(experiment: "Experiment", options: Options) -> int:
     from varfilter.cli.progress import shown_by
     from varfilter.data.extras import require
-    from varfilter.devices import is_first_process
+    from varfilter.devices import in_any_process, is_first_process
     from varfilter.experiments import Run, train
 
     out = options.out
@@ -107,18 +107,19 @@ def _train(experiment: "Experiment", options: Options) -> int:
         ):
             for event in events:
                 stopped = show(event)
-                if stopping.is_asked:
+                # One process alone would leave the others waiting for its part of an update.
+                if in_any_process(stopping.is_asked):
                     break
     except OSError as error:
         print(error, file=sys.stderr)
         print(_how_to_go_on(run, "Training stopped; what was saved before is whole."))
         return 2
-    if stopped is None:
-        print(_how_to_go_on(run, "Stopped, and saved."))
-        return 130
     if is_first_process():
-        _print_end(run, stopped)
-    return 0
+        if stopped is None:
+            print(_how_to_go_on(run, "Stopped, and saved."))
+        else:
+            _print_end(run, stopped)
+    return 130 if stopped is None else 0
 
 
 def _devices(experiment: "Experiment", *, together: bool) -> "Mesh | None":
