@@ -60,7 +60,7 @@ def test_time_parallel_gradients_equal_step_by_step_ones(build, num_iterations):
     assert max(gradient_distances(build, num_iterations, has_x0=False)) < 1e-5
 
 
-@pytest.mark.parametrize("num_iterations", [1, 3])
+@pytest.mark.parametrize("num_iterations", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_time_parallel_gradients_equal_step_by_step_ones_in_double_precision(num_iterations):
     with jax.enable_x64(True):
         assert max(gradient_distances(worlds.srnn, num_iterations, has_x0=True)) < 1e-10
