@@ -37,6 +37,7 @@ def run_python(*pages):
     assert done.stdout
 
 
+@pytest.mark.slow
 def test_python_of_the_quick_start_and_of_your_own_data_runs(folder):
     # One after the other: the second loads the run of the first.
     run_python(ROOT / "docs" / "index.md", ROOT / "docs" / "data.md")

@@ -47,10 +47,10 @@ def gradient_distances(build, num_iterations: int, *, has_x0: bool) -> tuple[flo
     ("build", "num_iterations"),
     [
         (worlds.linear_gaussian, 1),
-        (worlds.linear_dynamics, 1),
-        (worlds.deep_markov, 1),
+        pytest.param(worlds.linear_dynamics, 1, marks=pytest.mark.slow),
+        pytest.param(worlds.deep_markov, 1, marks=pytest.mark.slow),
         (worlds.vrnn, 1),
-        (worlds.srnn, 1),
+        pytest.param(worlds.srnn, 1, marks=pytest.mark.slow),
         (worlds.srnn, 3),
         pytest.param(worlds.svg, 1, marks=pytest.mark.slow),
     ],
