@@ -5,7 +5,9 @@ import io
 import json
 import math
 import os
+import re
 import resource
+import shlex
 import shutil
 import signal
 import socket
@@ -33,6 +35,7 @@ from varfilter.data import Dataset, Family, Ragged
 from varfilter.evaluate import Evaluation
 from varfilter.experiments import AVF, EXPERIMENTS, Baseline, Run, Source
 from varfilter.experiments.expected import H200_MINUTES, cpu_minutes
+from varfilter.experiments.experiment import differences, from_json
 from varfilter.experiments.parameters import OBSERVATIONS, num_parameters
 from varfilter.experiments.run import Trained
 from varfilter.experiments.scores import _in_density_units, score
@@ -149,6 +152,19 @@ def test_list(varfilter, monkeypatch, tmp_path):
     assert "6.97 (7.1)" in out
     assert "3 min" in out
     assert "timit-sample (not here)" in out
+
+
+def test_the_commands_of_our_results_make_those_runs():
+    folder = ROOT / "results"
+    rows = re.findall(
+        r"^\| `(\S+)` \| `varfilter train (.*?)`", (folder / "README.md").read_text(), re.M
+    )
+    assert {name for name, _ in rows} == {path.name for path in folder.iterdir() if path.is_dir()}
+    for name, command in rows:
+        word, *rest = shlex.split(command)
+        meant = overridden(meant_by(word, rest), rest, prog="", description="")[0]
+        record = json.loads((folder / name / "run.json").read_text())
+        assert differences(meant, from_json(record["experiment"])) == {}, name
 
 
 def test_sizes_are_told_without_the_data(songs):

@@ -100,7 +100,7 @@ def _print(found: dict[str, dict[str, Any]]) -> None:
             for i, (cell, width) in enumerate(zip(row, widths, strict=True))
         )
         print("  ".join(words).rstrip())
-    print("\nTimes as measured: whole runs on one H200, all updates on two cores of a CPU.")
+    print("\nTimes: of runs on one H200; of a few updates, times their number, on two CPU cores.")
     if memory := max(facts["cpu_gib"] or 0 for facts in found.values()):
         print(f"* which takes up to {memory} GiB of memory there.")
     print(

@@ -22,6 +22,8 @@ from varfilter.learning import EndToEnd, TimeParallel
 from varfilter.model import AbstractModel
 
 Sizes = VRNNSizes | SRNNSizes | SVGSizes | TableSizes
+# Fields that earlier runs have on record, and that said nothing of what was trained.
+RETIRED = ("minutes",)
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,7 @@ def as_json(value: Any) -> Any:
 
 
 def from_json(value: Any) -> Experiment:
-    """What `as_json` made, back; fields that are newer than the file have their defaults."""
+    """What `as_json` made, back; newer fields have their defaults, retired ones are left out."""
     found = _decoded(value)
     if not isinstance(found, Experiment):
         raise ValueError(f"`value` must describe an Experiment; got {type(found).__name__}.")
@@ -156,7 +158,7 @@ def _decoded(value: Any) -> Any:
             " newer one: update varfilter."
         )
     known = {field.name for field in dataclasses.fields(kinds[kind])}
-    given = {name: _decoded(v) for name, v in value.items() if name != "kind"}
+    given = {name: _decoded(v) for name, v in value.items() if name not in ("kind", *RETIRED)}
     if unknown := sorted(set(given) - known):
         raise ValueError(
             f"{kind} has no field {unknown[0]!r} in this varfilter. It was written by a newer one:"
