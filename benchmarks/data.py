@@ -48,10 +48,10 @@ from varfilter.data import (
     prefetched,
     whole_sequences,
 )
-from varfilter.data.music import read_rolls
-from varfilter.data.tables import table
-from varfilter.data.timit import timit_sample
-from varfilter.data.weizmann import weizmann
+from varfilter.data.rolls import read_rolls
+from varfilter.data.sets.timit import timit_sample
+from varfilter.data.sets.weizmann import weizmann
+from varfilter.data.tables.read import table
 
 ROOT = Path(__file__).parent.parent
 DATA = Path(os.environ.get("VARFILTER_DATA", ROOT.parent / "shared" / "data"))

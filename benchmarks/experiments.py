@@ -25,7 +25,7 @@ from rich.console import Console
 from varfilter.data import Dataset, Ragged
 from varfilter.experiments import EXPERIMENTS, Experiment, named
 from varfilter.experiments.parameters import OBSERVATIONS
-from varfilter.train import fit
+from varfilter.training.updates import fit
 
 NUM_TIMED = 3
 

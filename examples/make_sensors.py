@@ -20,7 +20,7 @@ import numpy as np
 
 NUM_RUNS, NUM_STEPS, MINUTES = 60, 80, 5
 PUMPS = "ABC"
-# One of the runs that `varfilter.data.tables.table` puts aside for test; where, and how long.
+# One of the runs that `varfilter.data.tables.read.table` puts aside for test; where, and how long.
 FAULTY_RUN, FAULT_STEP, FAULT_LENGTH = 24, 52, 6
 HEADER = "run,pump,time,temperature,pressure,vibration,flow,valve,particles"
 OUT = Path(__file__).parent / "data" / "sensors.csv"

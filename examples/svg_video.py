@@ -35,8 +35,8 @@ import optax
 from _comparison import Contestant, compare
 
 import varfilter as vf
-from varfilter.data.simulated import bob
 from varfilter.data.video import VIDEOS, read_video
+from varfilter.demo.worlds import bob
 from varfilter.models import NormalImage
 from varfilter.nn import VGG
 

@@ -6,8 +6,8 @@ import pytest
 
 import varfilter as vf
 from refusals import refuses
-from varfilter.coverage import forecast_coverage
 from varfilter.data import Dataset, Family, Ragged
+from varfilter.training.evaluation import forecast_coverage
 from worlds import KEY, linear_gaussian, observations
 
 MODEL = linear_gaussian()

@@ -15,9 +15,9 @@ import pytest
 from refusals import as_users_run_it, refuses  # noqa: F401
 from varfilter import cli
 from varfilter.data import fetch, load, read_rolls, write_midi, write_wav
-from varfilter.data.catalogue import CATALOGUE, locate
-from varfilter.data.checks import judge
-from varfilter.data.entries import ENTRIES
+from varfilter.data.sets.checks import judge
+from varfilter.data.sets.registry import ENTRIES
+from varfilter.media.catalogue import CATALOGUE, locate
 
 ROOT = Path(__file__).parent.parent
 DATA = Path(os.environ.get("VARFILTER_DATA", ROOT.parent / "shared" / "data"))

@@ -19,9 +19,9 @@ import pytest
 
 from refusals import as_users_run_it, refuses  # noqa: F401
 from varfilter.data import Dataset, Family, Ragged, archives, catalogue, downloads, fetch, load
-from varfilter.data.archives import unpack
-from varfilter.data.downloads import download
-from varfilter.data.entries import Entry, Expected, Item
+from varfilter.data.sets.archives import unpack
+from varfilter.data.sets.registry import Entry, Expected, Item
+from varfilter.data.sets.transfer import download
 from varfilter.distributions import Normal
 
 ROOT = Path(__file__).parent.parent
@@ -769,7 +769,7 @@ def test_a_large_set_is_decoded_once(tmp_path, monkeypatch):
     assert sorted(p.name for p in folder.iterdir()) == ["decoded", "video"]
     assert listing(folder / "video") == ["kth/00sequences.txt", "kth/walking.zip"]
     monkeypatch.setenv("VARFILTER_DATA", str(folder))
-    monkeypatch.setattr(sys.modules["varfilter.data.kth"], "decode_video", None)
+    monkeypatch.setattr(sys.modules["varfilter.data.sets.kth"], "decode_video", None)
     dataset = load("kth")
     assert [len(dataset.split(s).values) for s in ("train", "valid", "test")] == [6, 7, 8]
     with pytest.raises(TypeError):  # At another size it must be decoded anew.

@@ -21,8 +21,7 @@ from refusals import as_users_run_it, refuses  # noqa: F401
 from varfilter.data import Scaling, whole_sequences
 from varfilter.data.dataset import SPLITS
 from varfilter.data.midi import midi_folder, read_midi, write_midi
-from varfilter.data.music import read_rolls
-from varfilter.data.safe_pickle import read_plain_pickle
+from varfilter.data.rolls import read_plain_pickle, read_rolls
 from varfilter.data.splits import split_by_sequence
 from varfilter.distributions import Bernoulli
 

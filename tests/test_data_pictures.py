@@ -11,8 +11,8 @@ import pytest
 
 from refusals import as_users_run_it, refuses  # noqa: F401
 from varfilter.data import Dataset, Family, Ragged, Scaling
-from varfilter.data.pictures import MOST_FRAMES, MOST_PANELS, picture
 from varfilter.distributions import Bernoulli, DiscretizedNormal, Normal
+from varfilter.media.pictures import MOST_FRAMES, MOST_PANELS, picture
 
 ROOT = Path(__file__).parent.parent
 DATA = Path(os.environ.get("VARFILTER_DATA", ROOT.parent / "shared" / "data"))
@@ -421,7 +421,7 @@ def test_no_screen_and_no_state_of_pyplot():
     program = (
         "import sys, numpy as np\n"
         "from varfilter.data import Dataset, Family, Ragged\n"
-        "from varfilter.data.pictures import picture\n"
+        "from varfilter.media.pictures import picture\n"
         "from varfilter.distributions import Normal\n"
         "x = Ragged.of([np.zeros((3, 2))])\n"
         "picture(Dataset('a', x, x, x, Family(Normal))).canvas.draw()\n"
@@ -440,7 +440,7 @@ def test_no_screen_and_no_state_of_pyplot():
 
 @pytest.mark.skipif(not DATA.is_dir(), reason=f"needs the data sets in {DATA}")
 def test_real_chorales():
-    from varfilter.data.music import read_rolls
+    from varfilter.data.rolls import read_rolls
 
     data = read_rolls(DATA / "music" / "jsb_chorales.npz")
     figure = picture(data)

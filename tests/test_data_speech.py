@@ -15,9 +15,9 @@ from refusals import refuses
 from varfilter.data import RandomWindows, consecutive_windows
 from varfilter.data.audio import audio_folder, read_audio, resampled, sound_dataset, write_wav
 from varfilter.data.dataset import Dataset
-from varfilter.data.kept import Recording
+from varfilter.data.recordings import Recording
+from varfilter.data.sets.timit import check_timit, timit, timit_sample, timit_split
 from varfilter.data.sphere import read_sphere
-from varfilter.data.timit import check_timit, timit, timit_sample, timit_split
 from varfilter.distributions import DiscretizedNormal, Normal
 
 ROOT = Path(__file__).parent.parent

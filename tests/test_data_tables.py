@@ -14,7 +14,7 @@ import pytest
 
 from plants import HOURS, everything, lines, plant
 from varfilter.data import RandomWindows
-from varfilter.data.tables import table
+from varfilter.data.tables.read import table
 from varfilter.distributions import Bernoulli, DiscretizedNormal, Normal
 
 # Sources
@@ -297,7 +297,7 @@ def test_columns_of_odd_types():
 
 def test_frames_do_not_need_the_other_library():
     code = (
-        "import sys, numpy as np; from varfilter.data.tables import table;"
+        "import sys, numpy as np; from varfilter.data.tables.read import table;"
         "table({'x': np.arange(9.0)}); assert not {'polars', 'pandas'} & set(sys.modules);"
         "import pandas; table(pandas.DataFrame({'x': np.arange(9.0)}));"
         "assert 'polars' not in sys.modules"

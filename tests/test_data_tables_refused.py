@@ -8,7 +8,7 @@ import pandas as pd
 
 from plants import HOURS, everything, lines, plant, write
 from refusals import as_users_run_it, refuses  # noqa: F401
-from varfilter.data.tables import table
+from varfilter.data.tables.read import table
 
 
 def test_refusals_of_sources(tmp_path):

@@ -15,11 +15,10 @@ from PIL import Image
 
 from refusals import refuses
 from varfilter.data.dataset import SPLITS
-from varfilter.data.digits import moving_digits
-from varfilter.data.frames import decode_video, resize, stretched
-from varfilter.data.kth import ACTIONS, PERSONS, kth, kth_sample, kth_table
-from varfilter.data.video import read_video, video_folder
-from varfilter.data.weizmann import PEOPLE, weizmann
+from varfilter.data.sets.digits import moving_digits
+from varfilter.data.sets.kth import ACTIONS, PERSONS, kth, kth_sample, kth_table
+from varfilter.data.sets.weizmann import PEOPLE, weizmann
+from varfilter.data.video import decode_video, read_video, resize, stretched, video_folder
 from varfilter.distributions import Bernoulli, DiscretizedNormal
 
 ROOT = Path(__file__).parent.parent

@@ -14,9 +14,9 @@ import pytest
 from many_devices import RUNS, begun, windows
 from refusals import as_users_run_it, refuses  # noqa: F401
 from varfilter import devices
-from varfilter.checkpoint import newest_checkpoint
-from varfilter.data.prefetch import prefetched
-from varfilter.train import fit
+from varfilter.data.batches import prefetched
+from varfilter.training.checkpoints import newest_checkpoint
+from varfilter.training.updates import fit
 from worlds import KEY, vector
 
 SCRIPT = Path(__file__).parent / "many_devices.py"

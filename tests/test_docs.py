@@ -115,9 +115,9 @@ def check_bands(folder):
 
     import jax
 
-    from varfilter.coverage import forecast_coverage
     from varfilter.data import Ragged
     from varfilter.experiments import Run
+    from varfilter.training.evaluation import forecast_coverage
 
     run = Run.load(folder / "runs" / "sensors")
     dataset, trained = run.loaded.dataset, run.trained()

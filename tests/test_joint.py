@@ -15,7 +15,7 @@ import varfilter as vf
 from varfilter.data import Batch, Dataset, Family, Ragged, RandomWindows, Thinning
 from varfilter.models import ColumnHead
 from varfilter.testing import check_model
-from varfilter.train import fit
+from varfilter.training.updates import fit
 from worlds import standard_error
 
 ROOT = Path(__file__).parent.parent

@@ -12,7 +12,6 @@ import pytest
 import varfilter as vf
 from varfilter import cli
 from varfilter.data.audio import read_audio, write_wav
-from varfilter.data.catalogue import Loaded
 from varfilter.data.dataset import Dataset, Family, Scaling
 from varfilter.data.midi import read_midi, write_midi
 from varfilter.data.ragged import Ragged
@@ -29,8 +28,9 @@ from varfilter.experiments import (
     VRNNSizes,
     train,
 )
-from varfilter.experiments.estimator import TableFilter
-from varfilter.experiments.online import filter_input, ready, sample_run
+from varfilter.media.catalogue import Loaded
+from varfilter.runs.applied import filter_input, ready, sample_run
+from varfilter.runs.estimator import TableFilter
 
 SMALL = SRNNSizes(
     latent_size=2, recurrent_size=4, prior_size=4, decoder_size=4, num_decoder_layers=1

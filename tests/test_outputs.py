@@ -13,13 +13,6 @@ import numpy as np
 import polars as pl
 import pytest
 from PIL import Image
-
-import varfilter as vf
-from plants import plant
-from refusals import refuses
-from varfilter.data import Dataset, Family, Ragged, Scaling, read_audio, read_midi, read_video
-from varfilter.data.tables import table
-from varfilter.distributions import Bernoulli, DiscretizedNormal, Normal
 from varfilter.outputs import (
     ENDINGS,
     Vector,
@@ -31,7 +24,14 @@ from varfilter.outputs import (
     write_recording,
     write_rows,
 )
-from varfilter.outputs.axes import restored
+
+import varfilter as vf
+from plants import plant
+from refusals import refuses
+from varfilter.data import Dataset, Family, Ragged, Scaling, read_audio, read_midi, read_video
+from varfilter.data.tables.read import table
+from varfilter.distributions import Bernoulli, DiscretizedNormal, Normal
+from varfilter.media.axes import restored
 
 HOUR = np.timedelta64(3600, "s")
 ROWS = [

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import varfilter as vf
-from varfilter.predictive import predict, run_predictive
+from varfilter.prediction import predict, run_predictive
 from worlds import KEY, linear_gaussian, observations
 
 MODEL = linear_gaussian()

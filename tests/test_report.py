@@ -14,8 +14,6 @@ import pytest
 from browser import look_at
 from varfilter.cli.report import Report
 from varfilter.data import Ragged
-from varfilter.data.catalogue import Loaded
-from varfilter.evaluate import evaluate
 from varfilter.experiments import (
     AVF,
     Adam,
@@ -30,14 +28,16 @@ from varfilter.experiments import (
     named,
     train,
 )
-from varfilter.experiments.sizes import TableSizes
+from varfilter.experiments.models import TableSizes
 from varfilter.experiments.tables import table_experiment
+from varfilter.media.catalogue import Loaded
+from varfilter.plots.curves import improvement
 from varfilter.report import report, reproduce
 from varfilter.report.calibration import NOMINAL, coverage, reliability
-from varfilter.report.curves import improvement
-from varfilter.report.findings import command, labels, training_seconds
-from varfilter.report.looking import look, loudest_window, most_surprising
+from varfilter.report.inspection import look, loudest_window, most_surprising
 from varfilter.report.reproduce import wanted_by
+from varfilter.report.summary import command, labels, training_seconds
+from varfilter.training.evaluation import evaluate
 
 ROOT = Path(__file__).parent.parent
 DATA = Path(os.environ.get("VARFILTER_DATA", ROOT.parent / "shared" / "data"))

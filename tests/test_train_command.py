@@ -29,17 +29,17 @@ from safetensors.numpy import save_file
 import varfilter as vf
 from refusals import as_users_run_it  # noqa: F401
 from varfilter import _saved, cli
-from varfilter.checkpoint import CHECKPOINT, kept_checkpoints
 from varfilter.cli.overrides import meant_by, overridden
 from varfilter.data import Dataset, Family, Ragged
-from varfilter.evaluate import Evaluation
 from varfilter.experiments import AVF, EXPERIMENTS, Baseline, Run, Source
 from varfilter.experiments.expected import H200_MINUTES, cpu_minutes
 from varfilter.experiments.experiment import differences, from_json
 from varfilter.experiments.parameters import OBSERVATIONS, num_parameters
-from varfilter.experiments.run import Trained
-from varfilter.experiments.scores import _in_density_units, score
-from varfilter.experiments.training import Best, Resumed, Updated, Validated, train
+from varfilter.runs.run import Trained
+from varfilter.runs.scores import _in_density_units, score
+from varfilter.runs.training import Best, Resumed, Updated, Validated, train
+from varfilter.training.checkpoints import CHECKPOINT, kept_checkpoints
+from varfilter.training.evaluation import Evaluation
 
 ROOT = Path(__file__).parent.parent
 DATA = Path(os.environ.get("VARFILTER_DATA", ROOT.parent / "shared" / "data"))
@@ -399,8 +399,8 @@ def test_what_is_seen_live(run):
     from rich.console import Console
 
     from varfilter.cli.progress import _Live
-    from varfilter.experiments.training import Updated, Validated
     from varfilter.learning import Metrics
+    from varfilter.runs.training import Updated, Validated
 
     def of(*values):
         return np.asarray(values, np.float32)

@@ -17,7 +17,8 @@ from safetensors.numpy import save_file
 
 import varfilter as vf
 from refusals import as_users_run_it, refuses  # noqa: F401
-from varfilter.checkpoint import (
+from varfilter.data import Dataset, Family, Ragged, RandomWindows, Scaling
+from varfilter.training.checkpoints import (
     Checkpoint,
     keep_checkpoint,
     kept_checkpoints,
@@ -26,9 +27,8 @@ from varfilter.checkpoint import (
     read_manifest,
     save_checkpoint,
 )
-from varfilter.data import Dataset, Family, Ragged, RandomWindows, Scaling
-from varfilter.evaluate import evaluate
-from varfilter.train import Annealing, fit
+from varfilter.training.evaluation import evaluate
+from varfilter.training.updates import Annealing, fit
 from worlds import KEY, assert_same_bits, deep_markov, linear_gaussian, observations
 
 MODEL = deep_markov()
@@ -197,8 +197,8 @@ sys.path.insert(0, {tests!r})
 import jax
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 from test_training import KEY, LEARNER, WINDOWS, begun
-from varfilter.checkpoint import Checkpoint, keep_checkpoint, newest_checkpoint
-from varfilter.train import fit
+from varfilter.training.checkpoints import Checkpoint, keep_checkpoint, newest_checkpoint
+from varfilter.training.updates import fit
 folder, num_updates = sys.argv[1], int(sys.argv[2])
 learning = begun(LEARNER)
 found, _ = newest_checkpoint(folder, learning)

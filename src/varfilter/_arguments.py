@@ -1,6 +1,9 @@
 """Checks of single arguments: an error names the argument, what was got, and what to give."""
 
+import difflib
+import importlib
 import operator
+from collections.abc import Iterable
 from typing import Any
 
 import jax
@@ -82,3 +85,22 @@ def kind(value: Any) -> str:
 
 def _is_old_key(key: Any) -> bool:
     return isinstance(key, jax.Array | np.ndarray) and key.dtype == np.uint32
+
+
+def require_library(module: str, *, extra: str) -> Any:
+    """The module; or an error that says which extra of varfilter brings it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ImportError(
+            f"This needs the library `{module}`, which is not installed ({error})."
+            f" Install it with: pip install 'varfilter[{extra}]'."
+        ) from None
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """` Did you mean ...?` with the nearest of the names, or nothing where none is near."""
+    by_lower = {each.lower(): each for each in names}
+    close = difflib.get_close_matches(name.lower().replace("_", "-"), by_lower, 1, 0.5)
+    close = close or difflib.get_close_matches(name.lower(), by_lower, 1, 0.5)
+    return f" Did you mean {by_lower[close[0]]!r}?" if close else ""

@@ -17,8 +17,8 @@ from varfilter.contracts import as_booleans, as_numbers, observation_shape, tree
 from varfilter.filtering import Belief, require_belief, start, step
 from varfilter.filters.base import AbstractFilter, Filtered
 from varfilter.filters.contract import require_fitting
-from varfilter.forecast import Forecast, forecast
 from varfilter.model import AbstractModel
+from varfilter.prediction import Forecast, forecast
 
 STREAM = _saved.Kind("stream")
 

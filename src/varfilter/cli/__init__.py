@@ -10,9 +10,9 @@ from varfilter.cli.data import Data
 from varfilter.cli.demo import Demo
 from varfilter.cli.doctor import Doctor
 from varfilter.cli.evaluate import Evaluate
-from varfilter.cli.experiments import ListExperiments
 from varfilter.cli.filter import Filter
 from varfilter.cli.forecast import Forecast
+from varfilter.cli.listing import ListExperiments
 from varfilter.cli.report import Report
 from varfilter.cli.reproduce import Reproduce
 from varfilter.cli.sample import Sample

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from varfilter.cli.errors import refusals
 from varfilter.cli.printing import print_numbers, progress_bars
 from varfilter.cli.reading import Reading
-from varfilter.cli.refusals import refusals
 
 if TYPE_CHECKING:
-    from varfilter.data.checks import Judgement
     from varfilter.data.dataset import Dataset
-    from varfilter.data.entries import Entry
+    from varfilter.data.sets.checks import Judgement
+    from varfilter.data.sets.registry import Entry
 
 Name = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
 # What matplotlib can write, and people can open.
@@ -38,7 +38,7 @@ class List:
 
     def __call__(self) -> int:
         """Run; returns the exit code."""
-        from varfilter.data.catalogue import CATALOGUE, data_folder, locate
+        from varfilter.media.catalogue import CATALOGUE, data_folder, locate
 
         folder = data_folder()
         found = {name: locate(entry, folder) for name, entry in CATALOGUE.items()}
@@ -95,8 +95,8 @@ class Fetch:
     def __call__(self) -> int:
         """Run; returns the exit code."""
         with refusals() as refused:
-            from varfilter.data.catalogue import data_folder, locate, named
-            from varfilter.data.fetch import fetch
+            from varfilter.data.sets.fetch import fetch
+            from varfilter.media.catalogue import data_folder, locate, named
 
             entry = named(self.name)
             if not entry.places:
@@ -139,7 +139,7 @@ class Check(Reading):
     def __call__(self) -> int:
         """Run; returns the exit code."""
         with refusals() as refused:
-            from varfilter.data.checks import describe, without_steps
+            from varfilter.data.sets.checks import describe, without_steps
 
             dataset, notes, _ = self.loaded()
             judgement = _judged(self, dataset)
@@ -180,7 +180,7 @@ class Show(Reading):
     def __call__(self) -> int:
         """Run; returns the exit code."""
         with refusals() as refused:
-            from varfilter.data.pictures import picture
+            from varfilter.media.pictures import picture
 
             _require_writable(self.out)
             dataset, notes, _ = self.loaded()
@@ -213,8 +213,8 @@ Data = Annotated[
 
 
 def _judged(command: Check, dataset: "Dataset") -> "Judgement | None":
-    from varfilter.data.catalogue import CATALOGUE, damaged, data_folder, locate
-    from varfilter.data.checks import judge
+    from varfilter.data.sets.checks import judge
+    from varfilter.media.catalogue import CATALOGUE, damaged, data_folder, locate
 
     if command.source not in CATALOGUE:
         return None

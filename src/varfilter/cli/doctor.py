@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from varfilter.doctor import Row
+    from varfilter.testing.doctor import Row
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Doctor:
 
     def __call__(self) -> int:
         """Run; returns the exit code."""
-        from varfilter.doctor import examine
+        from varfilter.testing.doctor import examine
 
         begin = time.perf_counter()
         if self.json:

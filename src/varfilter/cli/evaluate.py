@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from varfilter.cli.refusals import refusals
+from varfilter.cli.errors import refusals
 
 SMALLER = "Give a smaller --batch-size, or a smaller --num-particles."
 
@@ -60,8 +60,8 @@ class Evaluate:
         """Run; returns the exit code."""
         with refusals(SMALLER) as refused:
             from varfilter.experiments import Run
-            from varfilter.experiments.run import surroundings, write_whole
-            from varfilter.experiments.scores import name_of, score
+            from varfilter.runs.run import surroundings, write_whole
+            from varfilter.runs.scores import name_of, score
 
             run = Run.load(self.run)
             scores = score(

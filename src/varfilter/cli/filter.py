@@ -4,7 +4,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from varfilter.cli.refusals import refusals
+from varfilter.cli.errors import refusals
 from varfilter.cli.running import (
     SMALLER,
     Input,
@@ -17,7 +17,7 @@ from varfilter.cli.running import (
 )
 
 if TYPE_CHECKING:
-    from varfilter.experiments.lines import LineFilter
+    from varfilter.runs.live import LineFilter
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ class Filter:
     def __call__(self) -> int:
         """Run; returns the exit code."""
         with refusals(SMALLER) as refused:
-            from varfilter.experiments.run import Run
             from varfilter.outputs import require_ending, write_rows
+            from varfilter.runs.run import Run
 
             require_writable(self.out)
             run = Run.load(self.run)
@@ -76,14 +76,14 @@ class Filter:
                 "latents": self.latents,
             }
             if self.input == "-":
-                from varfilter.experiments.lines import LineFilter
-                from varfilter.experiments.online import ready
+                from varfilter.runs.applied import ready
+                from varfilter.runs.live import LineFilter
 
                 ours = ready(run, **options)
                 lines = LineFilter(ours, report, skip_bad_lines=self.skip_bad_lines)
                 write_rows(lines.rows(sys.stdin.buffer), self.out)
                 return code_of(lines)
-            from varfilter.experiments.online import filter_input
+            from varfilter.runs.applied import filter_input
 
             write_rows(filter_input(run, self.input, **options), self.out)
         return refused.code

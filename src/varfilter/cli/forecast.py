@@ -6,8 +6,8 @@ from typing import Annotated
 
 import tyro
 
+from varfilter.cli.errors import refusals
 from varfilter.cli.filter import code_of, report
-from varfilter.cli.refusals import refusals
 from varfilter.cli.running import (
     SMALLER,
     Input,
@@ -52,9 +52,9 @@ class Forecast:
         """Run; returns the exit code."""
         with refusals(f"{SMALLER[:-1]} or --horizon.") as refused:
             from varfilter._arguments import require_positive
-            from varfilter.experiments.run import Run
-            from varfilter.forecast import require_levels
             from varfilter.outputs import require_ending, write_rows
+            from varfilter.prediction import require_levels
+            from varfilter.runs.run import Run
 
             require_writable(self.out)
             require_positive("--horizon", self.horizon)
@@ -68,14 +68,14 @@ class Forecast:
                 "levels": require_levels(self.levels),
             }
             if self.input == "-":
-                from varfilter.experiments.lines import LineFilter
-                from varfilter.experiments.online import ready
+                from varfilter.runs.applied import ready
+                from varfilter.runs.live import LineFilter
 
                 ours = ready(run, **options)
                 lines = LineFilter(ours, report, skip_bad_lines=self.skip_bad_lines)
                 write_rows(lines.forecast_rows(sys.stdin.buffer, self.horizon), self.out)
                 return code_of(lines)
-            from varfilter.experiments.online import forecast_input
+            from varfilter.runs.applied import forecast_input
 
             write_rows(forecast_input(run, self.input, self.horizon, **options), self.out)
         return refused.code

@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from varfilter.data.checks import Judgement
-    from varfilter.data.downloads import Progress
+    from varfilter.data.sets.checks import Judgement
+    from varfilter.data.sets.transfer import Progress
 
 
 @contextmanager

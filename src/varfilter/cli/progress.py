@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from varfilter.cli.overrides import Options
     from varfilter.experiments import Run
-    from varfilter.experiments.training import Event, Stopped, Updated, Validated
+    from varfilter.runs.training import Event, Stopped, Updated, Validated
 
 # Between two lines where nobody watches, and between two pictures where somebody does.
 SECONDS_PER_LINE = 5.0
@@ -26,7 +26,7 @@ def shown_by(run: "Run", options: "Options") -> Iterator[Show]:
     """A function that shows an event, and returns it if it is the end."""
     from rich.console import Console
 
-    from varfilter.experiments.training import Resumed, Stopped
+    from varfilter.runs.training import Resumed, Stopped
 
     console = Console(stderr=True)
     with ExitStack() as stack:
@@ -93,7 +93,7 @@ class _Lines:
         self._print()
 
     def show(self, event: "Event") -> None:
-        from varfilter.experiments.training import Updated, Validated
+        from varfilter.runs.training import Updated, Validated
 
         if isinstance(event, Updated):
             self.updated = event
@@ -146,7 +146,7 @@ class _Live:
         self.live.__exit__(*error)
 
     def show(self, event: "Event") -> None:
-        from varfilter.experiments.training import Updated, Validated
+        from varfilter.runs.training import Updated, Validated
 
         if isinstance(event, Validated):
             self.valid = event.line
@@ -190,7 +190,7 @@ class _Scalars:
         self.writer = writer
 
     def show(self, event: "Event") -> None:
-        from varfilter.experiments.training import Validated
+        from varfilter.runs.training import Validated
 
         if not isinstance(event, Validated):
             return
@@ -205,9 +205,9 @@ class _Scalars:
 
 @contextmanager
 def _scalars(run: "Run") -> Iterator[_Scalars]:
-    from varfilter.data.extras import require
+    from varfilter._arguments import require_library
 
-    writer = require("tensorboardX", extra="tensorboard").SummaryWriter(
+    writer = require_library("tensorboardX", extra="tensorboard").SummaryWriter(
         str(run.folder / "tensorboard")
     )
     try:

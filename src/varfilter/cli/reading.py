@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 if TYPE_CHECKING:
-    from varfilter.data.catalogue import Loaded
     from varfilter.experiments.source import Source
+    from varfilter.media.catalogue import Loaded
 
 Source = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME|PATH")]
 

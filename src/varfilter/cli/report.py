@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from varfilter.cli.refusals import refusals
+from varfilter.cli.errors import refusals
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from varfilter.cli.refusals import refusals
+from varfilter.cli.errors import refusals
 from varfilter.cli.running import Number, Out, RunFolder, require_writable
 
 
@@ -34,9 +34,9 @@ class Sample:
     def __call__(self) -> int:
         """Run; returns the exit code."""
         with refusals("Give a smaller --num-steps.") as refused:
-            from varfilter.experiments.online import sample_run
-            from varfilter.experiments.run import Run
             from varfilter.outputs import ENDINGS_OF, medium
+            from varfilter.runs.applied import sample_run
+            from varfilter.runs.run import Run
 
             run = Run.load(self.run)
             data = run.table or run.dataset_like
@@ -57,7 +57,7 @@ class Sample:
 def _written(out: Path, data: Any, xs: Any) -> list[Path]:
     import numpy as np
 
-    from varfilter.data.tables import Table
+    from varfilter.data.tables.read import Table
     from varfilter.outputs import medium, recording_rows, write_recording, write_rows
 
     # Made-up times: as readable as those of the training data, and plainly none of theirs.

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from varfilter.cli.errors import refusals
 from varfilter.cli.overrides import Options, meant_by, overridden
-from varfilter.cli.refusals import refusals
-from varfilter.cli.stopping import Stopping
+from varfilter.cli.signals import Stopping
 
 if TYPE_CHECKING:
     from jax.sharding import Mesh
 
     from varfilter.experiments import Experiment, Run
-    from varfilter.experiments.training import Stopped
+    from varfilter.runs.training import Stopped
 
 SMALLER = (
     "Give a smaller --schedule.batch-size or --schedule.num-steps, or smaller sizes of the model."
@@ -72,8 +72,8 @@ def train_command(words: Sequence[str]) -> int:
 
 
 def _train(experiment: "Experiment", options: Options) -> int:
+    from varfilter._arguments import require_library
     from varfilter.cli.progress import shown_by
-    from varfilter.data.extras import require
     from varfilter.devices import in_any_process, is_first_process
     from varfilter.experiments import Run, train
 
@@ -81,7 +81,7 @@ def _train(experiment: "Experiment", options: Options) -> int:
     assert out is not None
     _require_seconds(options.checkpoint_seconds)
     if options.tensorboard:
-        require("tensorboardX", extra="tensorboard")
+        require_library("tensorboardX", extra="tensorboard")
     devices = _devices(experiment, together=options.distributed)
     if not is_first_process():
         options = replace(options, quiet=True, tensorboard=False)

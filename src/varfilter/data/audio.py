@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from varfilter._arguments import require_all_positive, require_positive
+from varfilter._arguments import require_all_positive, require_library, require_positive
 from varfilter.data.dataset import SPLITS, Dataset, Family, Scaling
-from varfilter.data.extras import require
-from varfilter.data.kept import Recording, decoded, names_of
+from varfilter.data.recordings import Recording, decoded, names_of
 from varfilter.data.sphere import is_sphere, read_sphere
 from varfilter.data.splits import split_by_file
 from varfilter.distributions import DiscretizedNormal, Normal
@@ -241,7 +240,7 @@ def _distance_of(subtype: str, is_mixed: bool) -> float | int | None:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
-    soundfile = require("soundfile", extra="audio")
+    soundfile = require_library("soundfile", extra="audio")
     try:
         with soundfile.SoundFile(path) as file:
             yield file

@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from varfilter._arguments import kind
+from varfilter._arguments import kind, require_library
 from varfilter.data.dataset import SPLITS, Dataset, Family
-from varfilter.data.extras import require
-from varfilter.data.music import HIGHEST, LOWEST, NUM_KEYS
 from varfilter.data.ragged import Ragged
+from varfilter.data.rolls import HIGHEST, LOWEST, NUM_KEYS
 from varfilter.data.splits import split_by_sequence
 from varfilter.distributions import Bernoulli
 
@@ -142,7 +141,7 @@ def write_midi(
         raise ValueError(f"`velocity` must be a whole number from 1 to 127; got {velocity!r}.")
     if not Path(path).parent.is_dir():
         raise FileNotFoundError(f"`path` is {str(path)!r}: there is no such folder to write to.")
-    mido = require("mido", extra="music")
+    mido = require_library("mido", extra="music")
     ticks_per_beat = 96
     track = mido.MidiTrack([mido.MetaMessage("set_tempo", tempo=tempo)])
     silence = np.zeros((1, NUM_KEYS), np.int8)
@@ -270,7 +269,7 @@ def _transposed(roll: np.ndarray, semitones: int) -> np.ndarray | None:
 
 def _parsed(path: Path) -> Any:
     """What mido makes of the file."""
-    mido = require("mido", extra="music")
+    mido = require_library("mido", extra="music")
     if not path.is_file():
         raise FileNotFoundError(f"`path` is {str(path)!r}: there is no such file.")
     try:

@@ -1,10 +1,10 @@
 """The demo's page: one HTML file with its pictures inside."""
 
-from varfilter._page import cards, document, figure, table
 from varfilter.demo import pictures
 from varfilter.demo.pendulum import FAULT, FAULT_STEPS, PendulumResult
 from varfilter.demo.tracker import TrackerResult
 from varfilter.demo.training import Score
+from varfilter.plots.page import cards, document, figure, table
 
 
 def render(tracker: TrackerResult, pendulum: PendulumResult, *, seed: int, seconds: float) -> str:

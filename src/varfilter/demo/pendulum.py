@@ -11,8 +11,8 @@ from jaxtyping import Array, PRNGKeyArray
 from rich.progress import Progress
 
 from varfilter.data import pendulum_video
-from varfilter.data.simulated import bob
 from varfilter.demo.training import Score, Trained, adam, score, train
+from varfilter.demo.worlds import bob
 from varfilter.filtering import run
 from varfilter.filters import ParticleFilter, VariationalFilter
 from varfilter.inference import Amortized, GradientDescent, Iterative, MLPPosterior, Prior

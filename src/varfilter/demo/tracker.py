@@ -11,7 +11,6 @@ from rich.progress import Progress
 from varfilter.data import tracker
 from varfilter.demo.training import Score, Trained, adam, score, train
 from varfilter.filters import KalmanFilter, VariationalFilter
-from varfilter.forecast import generate
 from varfilter.inference import (
     Amortized,
     Exact,
@@ -22,6 +21,7 @@ from varfilter.inference import (
     SignedLog,
 )
 from varfilter.learning import EndToEnd, TimeParallel
+from varfilter.prediction import generate
 
 NUM_STEPS = 40
 NUM_TRAIN, NUM_TEST = 512, 128

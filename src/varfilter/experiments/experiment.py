@@ -13,9 +13,9 @@ import numpy as np
 
 from varfilter.data.batches import RandomWindows
 from varfilter.data.dataset import SPLITS, Dataset
-from varfilter.experiments.choices import FilterChoice
+from varfilter.experiments.filters import FilterChoice
+from varfilter.experiments.models import SRNNSizes, SVGSizes, TableSizes, VRNNSizes
 from varfilter.experiments.schedule import Optimizers, Schedule
-from varfilter.experiments.sizes import SRNNSizes, SVGSizes, TableSizes, VRNNSizes
 from varfilter.experiments.source import Source
 from varfilter.filters import AbstractFilter
 from varfilter.learning import EndToEnd, TimeParallel

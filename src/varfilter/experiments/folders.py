@@ -4,12 +4,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from varfilter.data.audio import audio_folder
-from varfilter.data.catalogue import reader_of_folder
 from varfilter.data.midi import midi_folder
 from varfilter.data.video import video_folder
 from varfilter.experiments.experiment import Experiment
 from varfilter.experiments.names import named
 from varfilter.experiments.source import Source
+from varfilter.media.catalogue import reader_of_folder
 
 # What reads the folder, and the experiment of the paper on data of that kind.
 LIKE = {

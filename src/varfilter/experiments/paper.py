@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from varfilter.experiments.choices import AVF, Baseline, FilterChoice
 from varfilter.experiments.experiment import Experiment, Published
+from varfilter.experiments.filters import AVF, Baseline, FilterChoice
+from varfilter.experiments.models import SRNNSizes, SVGSizes, VRNNSizes
 from varfilter.experiments.schedule import Adam, Optimizers, Schedule
-from varfilter.experiments.sizes import SRNNSizes, SVGSizes, VRNNSizes
 from varfilter.experiments.source import Source
 
 MUSIC = {

@@ -11,8 +11,8 @@ import numpy as np
 from varfilter.data.dataset import Dataset, Family
 from varfilter.data.ragged import Ragged
 from varfilter.distributions import Bernoulli, DiscretizedNormal
-from varfilter.experiments.choices import FilterChoice
 from varfilter.experiments.experiment import Experiment, Sizes
+from varfilter.experiments.filters import FilterChoice
 
 # One observation of the data sets of the named experiments; the width of a level does not matter.
 _MUSIC = (88,), Family(Bernoulli)

@@ -7,10 +7,9 @@ import numpy as np
 import optax
 
 from varfilter._arguments import require_positive
-from varfilter.data.thinned import Thinning
 from varfilter.filters import AbstractFilter, VariationalFilter
 from varfilter.learning import EndToEnd, TimeParallel
-from varfilter.train import Annealing
+from varfilter.training.updates import Annealing, Thinning
 
 LONGEST_WINDOW = 64
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from varfilter.data.catalogue import Loaded, load_with_notes
+from varfilter.media.catalogue import Loaded, load_with_notes
 
 # What the data are called that came from memory, and not from a file.
 FRAME = "<frame>"

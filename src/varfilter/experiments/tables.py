@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from varfilter.experiments.choices import AVF, FilterChoice
 from varfilter.experiments.experiment import Experiment
+from varfilter.experiments.filters import AVF, FilterChoice
+from varfilter.experiments.models import TableSizes
 from varfilter.experiments.schedule import Adam, Optimizers, Schedule
-from varfilter.experiments.sizes import TableSizes
 from varfilter.experiments.source import Source
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from varfilter.data.dataset import Dataset
 from varfilter.distributions import Bernoulli
-from varfilter.report.looking import Looked
+from varfilter.report.inspection import Looked
 
 NOMINAL = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 NUM_BINS = 10

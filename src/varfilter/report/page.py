@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from varfilter import _page
-from varfilter.report import curves, media
-from varfilter.report.canvas import both_widths
-from varfilter.report.findings import Findings
+from varfilter.media import sequences as media
+from varfilter.plots import curves
+from varfilter.plots import page as _page
+from varfilter.plots.canvas import both_widths
+from varfilter.report.summary import Findings
 
 ABOUT_RESULTS = (
     "Nats per scored step, lower is better; the first step of a sequence is conditioned on and not"

@@ -3,8 +3,8 @@
 import html
 from typing import Any
 
-from varfilter import _page
-from varfilter.data.picture_page import count
+from varfilter.plots import page as _page
+from varfilter.plots.style import count
 from varfilter.report.page import nats, printed
 
 HEAD = ("experiment", "data", "nats per step", "standard error", "paper, corrected",

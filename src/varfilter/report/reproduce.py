@@ -8,16 +8,17 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 
-from varfilter.data.catalogue import Loaded
 from varfilter.experiments import AVF, EXPERIMENTS, Experiment, Run, Source, named, train
-from varfilter.experiments.run import write_whole
-from varfilter.experiments.training import Stopped, Validated, summary
-from varfilter.report import curves, media
-from varfilter.report.canvas import WIDE, both_widths, png
-from varfilter.report.findings import AMOUNTS, SOUND_STEPS, command, scored
-from varfilter.report.looking import look, loudest_window, most_surprising
+from varfilter.media import sequences as media
+from varfilter.media.catalogue import Loaded
+from varfilter.plots import curves
+from varfilter.plots.canvas import WIDE, both_widths, png
+from varfilter.report.inspection import look, loudest_window, most_surprising
 from varfilter.report.paper_page import paper_markdown, paper_page
-from varfilter.report.reports import write_page
+from varfilter.report.report import write_page
+from varfilter.report.summary import AMOUNTS, SOUND_STEPS, command, scored
+from varfilter.runs.run import write_whole
+from varfilter.runs.training import Stopped, Validated, summary
 
 What = Literal["table-1", "table-2", "table-3", "figure-3", "figure-4"]
 TITLES: dict[str, str] = {

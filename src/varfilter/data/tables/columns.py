@@ -1,0 +1,367 @@
+"""One column of a table: numbers, times or text, and how it became so; and the kinds of numbers.
+
+Nothing here knows of files or of time grids.
+"""
+
+import datetime as dt
+import difflib
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Literal
+
+import numpy as np
+
+from varfilter.data.dataset import Family, Scaling
+from varfilter.distributions import Bernoulli, DiscretizedNormal, Normal
+
+COMMA_NUMBER = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?([eE][+-]?\d+)?")
+# 1,234 may be a thousand; 0,125 and 12,5 may not.
+THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
+CLOCK = (
+    r"(?:(?:[T,]|\s)\s*(\d{1,2}):(\d{2})(?::(\d{2})(?:[.,](\d{1,6})\d*)?)?"
+    r"(?:\s*([AaPp])\.?[Mm]\.?)?)?"
+)
+YEAR_LAST = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4}|\d{2})" + CLOCK)
+YEAR_FIRST = re.compile(r"(\d{4})([./])(\d{1,2})\2(\d{1,2})" + CLOCK)
+
+
+def comma_numbers(texts: list[str]) -> list[float] | None:
+    """If all are numbers, some with a decimal comma, and it cannot be one of thousands."""
+    if not all(COMMA_NUMBER.fullmatch(text) for text in texts):
+        return None
+    with_comma = [text for text in texts if "," in text]
+    if not with_comma or all(THOUSANDS.fullmatch(text) for text in with_comma):
+        return None
+    # 1.5 beside 1,5: one of the two is not what it seems.
+    if any("." in text and "," not in text for text in texts):
+        return None
+    return [float(text.replace(".", "").replace(",", ".")) for text in texts]
+
+
+def has_comma_number(text: str) -> bool:
+    """Whether a number with one comma stands there."""
+    return "," in text and COMMA_NUMBER.fullmatch(text) is not None
+
+
+def written_dates(texts: list[str]) -> tuple[list[dt.datetime], str] | None:
+    """If all are dates in one order that is certain: they, and the order in words."""
+    found = [YEAR_FIRST.fullmatch(text) for text in texts]
+    order = "year, month, day"
+    if not all(found):
+        found = [YEAR_LAST.fullmatch(text) for text in texts]
+        firsts = [int(match[1]) for match in found if match]
+        seconds = [int(match[3]) for match in found if match]
+        if not texts or len(firsts) < len(texts):
+            return None
+        dotted = all(match[2] == "." for match in found if match)
+        # Between dots the day stands first; between strokes only a day above 12 can tell.
+        if max(firsts) > 12 or (dotted and max(seconds) <= 12):
+            order = "day, month, year"
+        elif max(seconds) > 12:
+            order = "month, day, year"
+        else:
+            return None
+    try:
+        return [_date(match, order) for match in found if match], order
+    except ValueError:
+        return None
+
+
+def looks_like_date(text: str) -> bool:
+    """Whether three numbers stand there as in a date, in whatever order."""
+    return (YEAR_LAST.fullmatch(text) or YEAR_FIRST.fullmatch(text)) is not None
+
+
+def _date(match: re.Match[str], order: str) -> dt.datetime:
+    first, second, third = int(match[1]), int(match[3]), int(match[4])
+    if order.startswith("year"):
+        year, month, day = first, second, third
+    elif order.startswith("day"):
+        year, month, day = third, second, first
+    else:
+        year, month, day = third, first, second
+    if len(match[4]) == 2 and not order.startswith("year"):
+        year += 2000 if year < 69 else 1900
+    hour = int(match[5] or 0)
+    if match[9]:
+        if not 1 <= hour <= 12:
+            raise ValueError("no such hour")
+        hour = hour % 12 + (12 if match[9] in "Pp" else 0)
+    micro = int((match[8] or "0").ljust(6, "0"))
+    return dt.datetime(year, month, day, hour, int(match[6] or 0), int(match[7] or 0), micro)
+
+
+KINDS = ("numeric", "binary", "count")
+MISSING = ("", "na", "n/a", "#n/a", "nan", "null", "none", "?", "-")
+# Enough values to infer a kind from, and so few levels of a count that rounding matters.
+FEWEST_VALUES, HIGHEST_COUNT = 20, 1000
+# All whole numbers up to here are 32-bit numbers.
+WHOLE = 2**24
+
+
+@dataclass(frozen=True)
+class Column:
+    """Values of one form.
+
+    `number` (float64, NaN if missing), `bool` (the same, 0 and 1), `time` (datetime64[us], in
+    UTC where offsets are given, NaT if missing), `text` (str or None), or `other`. `notes`: what
+    had to be guessed to read it.
+    """
+
+    values: np.ndarray
+    form: Literal["number", "bool", "time", "text", "other"]
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+def column_of(values: Iterable[Any]) -> Column:
+    """From Python objects: strings that all read as numbers are numbers, dates are times."""
+    items = [_plain(value) for value in values]
+    present = [item for item in items if item is not None]
+    if any(not isinstance(item, str | float | bool | dt.datetime) for item in present):
+        return Column(np.array([None] * len(items), object), "other")
+    if present and _is_date(present[0]):
+        stamps = [_stamp(item) for item in items]
+        if all(
+            (stamp is None) == (item is None) for stamp, item in zip(stamps, items, strict=True)
+        ):
+            return Column(np.array(stamps, "datetime64[us]"), "time")
+    numbers = [math.nan if item is None else _number(item) for item in items]
+    if not any(number is None for number in numbers):
+        form = "bool" if present and all(_is_bool(item) for item in present) else "number"
+        return Column(np.array(numbers, np.float64), form)
+    if all(isinstance(item, str) for item in present):
+        column = _as_written(items, present)
+        if column is not None:
+            return column
+    texts = np.empty(len(items), object)
+    texts[:] = [None if item is None else str(item) for item in items]
+    return Column(texts, "text")
+
+
+def numbers(name: str, column: Column) -> np.ndarray | str:
+    """Float64 with NaN for missing values; or, if it holds none, the reason in words.
+
+    A column of which at least half reads as numbers is not text but faulty: an error.
+    """
+    if column.form == "time":
+        return "dates, not numbers"
+    if column.form == "other":
+        return "neither numbers nor text"
+    if column.form == "text":
+        present = [(row, text) for row, text in enumerate(column.values) if text is not None]
+        bad = [(row, text) for row, text in present if _number(text) is None]
+        row, text = bad[0]
+        commas = [(row, text) for row, text in present if has_comma_number(text)]
+        if commas and 2 * (len(commas) + len(present) - len(bad)) >= len(present):
+            row, text = commas[0]
+            raise ValueError(
+                f"Column `{name}` has {text!r} in row {row} (counted from 0): a decimal comma, or"
+                " one of thousands; not all its rows tell. Write numbers with a decimal point and"
+                " without thousands, or name the columns to use in `columns`."
+            )
+        if looks_like_date(text):
+            return f"dates in an order that is not certain, such as {text!r}; write 2024-01-31"
+        if 2 * len(bad) <= len(present):
+            raise ValueError(
+                f"Column `{name}` has {text!r} in row {row} (counted from 0), among numbers. Leave"
+                " the place empty if the value is missing, or name the columns to use in `columns`."
+            )
+        return f"text, such as {text!r}"
+    endless = np.flatnonzero(np.isinf(column.values))
+    if endless.size:
+        raise ValueError(
+            f"Column `{name}` is infinite in row {endless[0]} (counted from 0). Leave the place"
+            " empty (or NaN) if the value is missing."
+        )
+    large = np.flatnonzero(np.abs(column.values) > np.finfo(np.float32).max)
+    if large.size:
+        raise ValueError(
+            f"Column `{name}` has {column.values[large[0]]:g} in row {large[0]} (counted from 0),"
+            " too large for a 32-bit number. Give it in a larger unit."
+        )
+    return column.values
+
+
+def groups(argument: str, name: str, column: Column) -> tuple[np.ndarray, tuple[str, ...]]:
+    """The number of each row's group (a sequence, a variable), and their names in natural order."""
+    if column.form == "other":
+        raise ValueError(f"`{argument}` names column `{name}`, neither numbers nor text.")
+    lost = [value is None for value in column.values]
+    missing = np.flatnonzero(lost if column.form == "text" else column.values != column.values)
+    if missing.size:
+        raise ValueError(
+            f"`{argument}` names column `{name}`, which is empty in row {missing[0]} (counted from"
+            " 0). Every row needs a name there."
+        )
+    texts = column.values.astype(str) if column.form == "text" else column.values
+    found, codes = np.unique(texts, return_inverse=True)
+    names = [_name(value) for value in found]
+    # "9" before "10", whether the file's reader took them for text or for numbers.
+    values = [_number(text) for text in names]
+    if any(value is None for value in values):
+        return codes, tuple(names)
+    order = sorted(range(len(names)), key=lambda i: (values[i], names[i]))
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    return rank[codes], tuple(names[i] for i in order)
+
+
+def infer_kind(values: np.ndarray, form: str) -> str:
+    """Of a column, from its training rows alone.
+
+    Binary: booleans; or at least 20 zeros and ones, and both of them. Count: at least 20 whole
+    numbers from 0 to 1000 with more than two different ones. Numeric: all else.
+    """
+    present = values[~np.isnan(values)]
+    levels = np.unique(present)
+    if form == "bool":
+        return "binary"
+    if present.size < FEWEST_VALUES or levels.size < 2 or np.any(levels != np.round(levels)):
+        return "numeric"
+    if levels[0] < 0 or levels[-1] > HIGHEST_COUNT:
+        return "numeric"
+    if levels.size == 2:
+        return "binary" if np.array_equal(levels, [0.0, 1.0]) else "numeric"
+    return "count"
+
+
+def unfit(kind: str, values: np.ndarray) -> np.ndarray:
+    """The places of values that a column of this kind cannot have."""
+    if kind == "binary":
+        return np.flatnonzero(~(np.isnan(values) | (values == 0) | (values == 1)))
+    if kind == "count":
+        fits = (values >= 0) & (values == np.round(values)) & (values <= WHOLE)
+        return np.flatnonzero(~(np.isnan(values) | fits))
+    return np.zeros(0, np.int64)
+
+
+def require_resolved(name: str, kind: str, training: np.ndarray) -> None:
+    """An error if 32-bit numbers, as which tables are kept, are too coarse for the column."""
+    present = training[~np.isnan(training)]
+    spread, centre = float(np.std(present)), float(np.mean(present))
+    largest = float(np.max(np.abs(present)))
+    coarse = float(np.spacing(np.float32(largest)))
+    # Sums that should be equal differ in their last bits.
+    constant = float(np.ptp(present)) <= 16 * float(np.spacing(largest))
+    if constant and largest > WHOLE and float(np.float32(present[0])) != present[0]:
+        raise ValueError(
+            f"Column `{name}` is {present[0]:.17g} throughout, and the nearest 32-bit number is"
+            f" {float(np.float32(present[0])):.17g}. Subtract {present[0]:.17g} from it first, or"
+            " leave it out by naming the others in `columns`."
+        )
+    if kind != "binary" and not constant and coarse > 0.01 * spread:
+        raise ValueError(
+            f"Column `{name}` varies by only {spread:.3g} around {centre:.10g}; 32-bit numbers"
+            f" there are {coarse:.3g} apart. Subtract {centre:.10g} from it first."
+        )
+
+
+def scaling_of(kinds: Iterable[str], training: np.ndarray) -> Scaling:
+    """Standardising by column; what is binary stays 0 and 1."""
+    fitted = Scaling.standardizing(training, axis=0)
+    binary = np.array([kind == "binary" for kind in kinds])
+    return Scaling(np.where(binary, 0.0, fitted.offset), np.where(binary, 1.0, fitted.scale))
+
+
+def family_of(kind: str, offset: float, scale: float) -> Family:
+    """The distribution of a scaled column; the levels of a count are 1 / scale apart."""
+    if kind == "binary":
+        return Family(Bernoulli)
+    if kind == "count":
+        return Family(DiscretizedNormal, width=1.0 / scale, low=-offset / scale)
+    return Family(Normal)
+
+
+def unknown(argument: str, name: str, known: Iterable[str]) -> ValueError:
+    """The error for a column that is not there, with the nearest that is."""
+    by_lower = {each.lower(): each for each in known}
+    near = difflib.get_close_matches(name.lower(), by_lower, 1)
+    hint = f"Did you mean {by_lower[near[0]]!r}? " if near else ""
+    listed = ", ".join(list(by_lower.values())[:12]) + (", ..." if len(by_lower) > 12 else "")
+    return ValueError(f"`{argument}` names the column {name!r}. {hint}The columns are: {listed}.")
+
+
+def _plain(value: Any) -> Any:
+    """None if missing; else a float, bool, str or datetime in UTC; or whatever it is."""
+    if isinstance(value, str):
+        text = value.strip()
+        return None if text.lower() in MISSING else text
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return None
+    if isinstance(value, bool | np.bool):
+        return bool(value)
+    if isinstance(value, int | float | Decimal | np.integer | np.floating):
+        try:
+            return None if value != value else float(value)
+        except OverflowError:
+            return math.inf
+    if isinstance(value, np.datetime64):
+        value = value.astype("datetime64[us]").item()
+    if isinstance(value, dt.datetime):
+        return _utc(value)
+    if isinstance(value, dt.date):
+        return dt.datetime.combine(value, dt.time())
+    return value
+
+
+def _as_written(items: list[Any], present: list[str]) -> Column | None:
+    """Numbers with decimal commas, or dates in another order than ISO's; None if it is neither."""
+    numbers = comma_numbers(present)
+    if numbers is not None:
+        each = iter(numbers)
+        values = [math.nan if item is None else next(each) for item in items]
+        return Column(np.array(values, np.float64), "number", ("has decimal commas",))
+    dates = written_dates(present)
+    if dates is None:
+        return None
+    each = iter(dates[0])
+    stamps = [None if item is None else next(each) for item in items]
+    notes = (f"holds dates, read as {dates[1]}",)
+    return Column(np.array(stamps, "datetime64[us]"), "time", notes)
+
+
+def _is_bool(item: Any) -> bool:
+    return isinstance(item, bool) or (isinstance(item, str) and item.lower() in ("true", "false"))
+
+
+def _number(item: Any) -> float | None:
+    if _is_bool(item):
+        return float(str(item).lower() == "true")
+    try:
+        return float(item)
+    except (TypeError, ValueError):
+        return None
+
+
+def _is_date(item: Any) -> bool:
+    """Digits alone may be an ISO date, but are taken for a number."""
+    if isinstance(item, str):
+        return re.match(r"\d{4}-\d{2}(-\d{2}|$)", item) is not None
+    return isinstance(item, dt.datetime)
+
+
+def _stamp(item: Any) -> dt.datetime | None:
+    if not _is_date(item):
+        return None
+    try:
+        text = item + "-01" if isinstance(item, str) and len(item) == 7 else item
+        return _utc(dt.datetime.fromisoformat(text)) if isinstance(text, str) else text
+    except ValueError:
+        return None
+
+
+def _utc(stamp: dt.datetime) -> dt.datetime:
+    """A time with an offset becomes UTC, one without stays as it is."""
+    return stamp if stamp.tzinfo is None else stamp.astimezone(dt.UTC).replace(tzinfo=None)
+
+
+def _name(value: Any) -> str:
+    if isinstance(value, np.floating) and float(value).is_integer():
+        return str(int(value))
+    return str(value)

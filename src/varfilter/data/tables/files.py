@@ -1,0 +1,302 @@
+"""Tables from files, data frames and arrays: each becomes columns by name."""
+
+import codecs
+import csv
+import gzip
+import io
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from varfilter._arguments import kind, require_library
+from varfilter.data.tables.columns import MISSING, Column, column_of
+
+Columns = dict[str, Column]
+
+# A three-dimensional array holds sequences; no user's column can have this name.
+SEQUENCE_AXIS = "\0sequence"
+
+
+def read_columns(source: Any, *, as_text: tuple[str, ...] = ()) -> Columns:
+    """All columns of a file, frame, array or dictionary of arrays, of equal lengths.
+
+    `as_text` names those that hold names: "007" in a text file is not the number 7.
+    """
+    label = f"`source` {str(source)!r}" if isinstance(source, str | Path) else "`source`"
+    if isinstance(source, str | Path):
+        columns = _from_file(Path(source), label, as_text)
+    elif _is_from("polars", source) or _is_from("pandas", source):
+        columns = _from_frame(source, label)
+    elif isinstance(source, Mapping):
+        columns = _from_arrays({str(name): v for name, v in source.items()}, label)
+    elif hasattr(source, "__array__") and hasattr(source, "shape"):
+        columns = _from_array(source, label)
+    else:
+        raise TypeError(
+            "`source` must be the path of a table (.csv, .csv.gz, .tsv, .parquet, .npy, .npz), a"
+            f" pandas or polars DataFrame, an array or a dict of arrays; got {kind(source)}."
+        )
+    lengths = {name: len(column) for name, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        shown = ", ".join(f"{name}: {length}" for name, length in list(lengths.items())[:6])
+        raise ValueError(f"{label} has columns of different lengths ({shown}): not one table.")
+    if not any(lengths.values()):
+        raise ValueError(f"{label} has no rows. Give at least one row of numbers.")
+    return columns
+
+
+def _from_file(path: Path, label: str, as_text: tuple[str, ...]) -> Columns:
+    readers: dict[str, Callable[[Path, str, tuple[str, ...]], Columns]] = {
+        ".csv": _from_text,
+        ".tsv": _from_text,
+        ".txt": _from_text,
+        ".parquet": _from_parquet,
+        ".pq": _from_parquet,
+        ".npy": _from_numpy,
+        ".npz": _from_numpy,
+    }
+    if not path.is_file():
+        what = "is a folder" if path.is_dir() else "does not exist"
+        error = ValueError if path.is_dir() else FileNotFoundError
+        raise error(f"{label} {what}. Give the path of a table: {', '.join(readers)} or .csv.gz.")
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    zipped = suffixes[-1:] == [".gz"]
+    reader = readers.get("".join(suffixes[-2:-1] if zipped else suffixes[-1:]))
+    if reader is None or (zipped and reader is not _from_text):
+        raise ValueError(
+            f"{label} is not a table that can be read here: its name must end in"
+            f" {', '.join(readers)} or .csv.gz."
+        )
+    if path.stat().st_size == 0:
+        raise ValueError(f"{label} is empty. Give a table with at least one row of numbers.")
+    try:
+        return reader(path, label, as_text)
+    except (ImportError, MemoryError):
+        raise
+    except Exception as error:
+        if isinstance(error, ValueError) and str(error).startswith(label):
+            raise
+        first_line = (str(error).splitlines() or [type(error).__name__])[0].rstrip(" .")
+        raise ValueError(f"{label} cannot be read as {path.suffix}: {first_line}.") from error
+
+
+def _from_text(path: Path, label: str, as_text: tuple[str, ...]) -> Columns:
+    polars = require_library("polars", extra="tables")
+    with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
+        content, encoding = _utf8(file.read(), label)
+    header = content.partition(b"\n")[0].decode().strip("\r\n")
+    separator = max(",;\t", key=header.count)
+    names = next(csv.reader([header], delimiter=separator), [])
+    if names and all(_is_number(name) for name in names):
+        raise ValueError(
+            f"{label} begins with numbers ({header[:40]!r}), not with the names of its columns."
+            " Give it a first line of names, or read it yourself and give the array."
+        )
+    try:
+        frame = polars.read_csv(
+            content,
+            separator=separator,
+            null_values=sorted({f for m in MISSING for f in (m, m.upper(), m.title(), "NaN")}),
+            infer_schema_length=None,
+            schema_overrides={name: polars.String for name in names if name.strip() in as_text},
+            glob=False,
+        )
+    except polars.exceptions.PolarsError:
+        _require_even(content, separator, len(names), label)
+        raise
+    # polars renames the second of two.
+    names = [name.split("_duplicated_")[0].strip() for name in frame.columns]
+    _require_different(names, label)
+    # Empty lines at the end of a file are not steps.
+    empty = frame.select(polars.all_horizontal(polars.all().is_null())).to_series().to_numpy()
+    kept = len(empty) - int(np.argmin(empty[::-1])) if not empty.all() else 0
+    columns = dict(zip(names, _from_frame(frame[:kept], label).values(), strict=True))
+    if encoding != "utf-8" and columns:
+        note = f"stands in a file read as {encoding}, because it is not UTF-8"
+        first = next(iter(columns))
+        columns[first] = replace(columns[first], notes=(*columns[first].notes, note))
+    return columns
+
+
+def _utf8(content: bytes, label: str) -> tuple[bytes, str]:
+    """The text in UTF-8, and how it was encoded."""
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        tried = ("utf-16",)
+    elif b"\0" in content:
+        tried = ()
+    else:
+        tried = ("utf-8", "cp1252")
+    for encoding in tried:
+        try:
+            text = content.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+        return text.removeprefix("\ufeff").encode(), encoding
+    raise ValueError(
+        f"{label} is not text. Give a table of text, in UTF-8, or one whose name tells its kind"
+        " (.parquet, .npy, .npz)."
+    )
+
+
+def _require_even(content: bytes, separator: str, num_columns: int, label: str) -> None:
+    """An error that names the first line with more fields than there are names."""
+    reader = csv.reader(io.StringIO(content.decode(), newline=""), delimiter=separator)
+    for fields in reader:
+        if len(fields) > num_columns:
+            raise ValueError(
+                f"{label} has {len(fields)} fields in line {reader.line_num}, more fields than the"
+                f" {num_columns} that line 1 names. Remove lines before that of the names (such as"
+                f" comments), and put text that holds {separator!r} in quotes."
+            )
+
+
+def _from_parquet(path: Path, label: str, as_text: tuple[str, ...]) -> Columns:
+    del as_text
+    polars = require_library("polars", extra="tables")
+    return _from_frame(polars.read_parquet(path, glob=False), label)
+
+
+def _from_numpy(path: Path, label: str, as_text: tuple[str, ...]) -> Columns:
+    del as_text
+    if path.suffix.lower() == ".npz" and not zipfile.is_zipfile(path):
+        raise ValueError(f"{label} is not an archive of arrays as `numpy.savez` writes it.")
+    with path.open("rb") as file:
+        loaded = np.load(file, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return _from_array(loaded, label)
+        arrays = {name: loaded[name] for name in loaded.files}
+    if len(arrays) == 1:
+        return _from_array(next(iter(arrays.values())), label)
+    return _from_arrays(arrays, label)
+
+
+def _from_frame(frame: Any, label: str) -> Columns:
+    if _is_from("polars", frame):
+        frame = frame.collect() if hasattr(frame, "collect") else frame
+        if not hasattr(frame, "get_column"):
+            frame = frame.to_frame()
+        return {name: _from_polars(frame.get_column(name)) for name in frame.columns}
+    if not hasattr(frame, "columns"):
+        frame = frame.to_frame()
+    levels = [frame.index.get_level_values(i) for i in range(frame.index.nlevels)]
+    if any(level.name is not None or level.dtype.kind == "M" for level in levels):
+        frame = frame.reset_index(allow_duplicates=True)
+    names = [str(name) for name in frame.columns]
+    _require_different(names, label)
+    return {name: _from_pandas(frame.iloc[:, i]) for i, name in enumerate(names)}
+
+
+def _from_polars(series: Any) -> Column:
+    kind_of = series.dtype.base_type().__name__
+    if kind_of == "Boolean":
+        return Column(_floats(series.cast(int).to_numpy()), "bool")
+    if series.dtype.is_numeric():
+        return Column(_floats(series.cast(float).to_numpy()), "number")
+    if kind_of in ("Date", "Datetime"):
+        # Within polars a time with a zone is kept in UTC, and leaves it so.
+        return Column(series.to_numpy().astype("datetime64[us]"), "time")
+    if kind_of == "Duration":
+        return _from_seconds(series.to_numpy())
+    return column_of(series.to_list())
+
+
+def _from_pandas(series: Any) -> Column:
+    form = getattr(series.dtype, "kind", "O")
+    if form == "b":
+        return Column(series.to_numpy(dtype=np.float64, na_value=np.nan), "bool")
+    if form in "iuf":
+        return Column(series.to_numpy(dtype=np.float64, na_value=np.nan), "number")
+    if form == "M":
+        zone = getattr(series.dt, "tz", None)
+        naive = series.dt.tz_convert("UTC").dt.tz_localize(None) if zone is not None else series
+        return Column(naive.to_numpy().astype("datetime64[us]"), "time")
+    if form == "m":
+        return _from_seconds(series.to_numpy())
+    return column_of(series.tolist())
+
+
+def _from_array(source: Any, label: str) -> Columns:
+    """Steps; steps and columns; or sequences, steps and columns: named x0, x1, ..."""
+    array = _plain_array(source)
+    if array.dtype.names:
+        return _from_arrays({name: array[name] for name in array.dtype.names}, label)
+    if array.ndim not in (1, 2, 3):
+        raise ValueError(
+            f"{label} must be an array of the shape (steps,), (steps, columns) or (sequences,"
+            f" steps, columns); got {kind(array)}."
+        )
+    table = array.reshape(-1, 1) if array.ndim == 1 else array.reshape(-1, array.shape[-1])
+    columns = {f"x{i}": _from_vector(table[:, i]) for i in range(table.shape[1])}
+    if array.ndim == 3:
+        number = np.repeat(np.arange(array.shape[0], dtype=np.float64), array.shape[1])
+        columns[SEQUENCE_AXIS] = Column(number, "number")
+    return columns
+
+
+def _from_arrays(arrays: Mapping[str, Any], label: str) -> Columns:
+    """Vectors by name; the columns of a matrix `a` are a_0, a_1, ..."""
+    columns: Columns = {}
+    for name, values in arrays.items():
+        array = _plain_array(values)
+        if array.ndim == 1:
+            columns[name] = _from_vector(array)
+        elif array.ndim == 2:
+            parts = {f"{name}_{i}": _from_vector(array[:, i]) for i in range(array.shape[1])}
+            columns |= parts
+        else:
+            raise ValueError(
+                f"{label} must hold vectors or matrices with a row for each step; {name!r} is"
+                f" {kind(array)}."
+            )
+    return columns
+
+
+def _from_vector(array: np.ndarray) -> Column:
+    if array.dtype.kind == "b":
+        return Column(array.astype(np.float64), "bool")
+    if array.dtype.kind in "iuf":
+        return Column(_floats(array), "number")
+    if array.dtype.kind == "M":
+        return Column(array.astype("datetime64[us]"), "time")
+    if array.dtype.kind == "m":
+        return _from_seconds(array)
+    return column_of(array.tolist())
+
+
+def _from_seconds(durations: np.ndarray) -> Column:
+    return Column(durations / np.timedelta64(1, "s"), "number")
+
+
+def _plain_array(values: Any) -> np.ndarray:
+    """With NaN where a masked array is masked."""
+    if isinstance(values, np.ma.MaskedArray):
+        return np.ma.filled(values.astype(np.float64), np.nan)
+    return np.asarray(values)
+
+
+def _floats(values: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(values, np.float64)
+
+
+def _require_different(names: list[str], label: str) -> None:
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise ValueError(f"{label} has two columns {twice[0]!r}. Give each its own name.")
+
+
+def _is_from(library: str, source: Any) -> bool:
+    """Told by the name: asking the library itself would import it."""
+    return type(source).__module__.split(".")[0] == library
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,238 @@
+"""From time stamps to steps: rows come to lie on a regular grid, and gaps become missing rows."""
+
+import datetime as dt
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from varfilter._arguments import kind
+from varfilter.data.tables.columns import Column, column_of
+
+# A grid of more rows than this for each row of data is nearly all gaps: a wrong time or step.
+MOST_ROWS = 20
+
+
+@dataclass(frozen=True)
+class Clock:
+    """How the stamps of a table are counted: microseconds of dates, numbers, or rows.
+
+    `column` is the name of the column they stand in; None: rows are steps.
+    """
+
+    column: str | None
+    is_date: bool = False
+
+    def stamps(self, column: Column) -> np.ndarray:
+        """Of each row: whole microseconds (int64), or numbers (float64)."""
+        values = column.values
+        if clock_of(self.column or "", column).is_date != self.is_date:
+            raise ValueError(
+                f"`time` is column `{self.column}`, which must hold"
+                f" {'dates' if self.is_date else 'numbers'}, as in the first table; row 0 is"
+                f" {str(values[0])!r}."
+            )
+        missing = np.flatnonzero(np.isnat(values) if self.is_date else ~np.isfinite(values))
+        if missing.size:
+            raise ValueError(
+                f"`time` is column `{self.column}`, which has no time in row {missing[0]}"
+                " (counted from 0). Every row needs one."
+            )
+        return values.astype(np.int64) if self.is_date else values
+
+    def times(self, stamps: np.ndarray) -> np.ndarray:
+        """Stamps as the user knows them: datetime64[us], or numbers."""
+        return stamps.astype("datetime64[us]") if self.is_date else stamps
+
+    def distance(self, step: Any) -> float | int:
+        """`step` as a number of stamps: a number, a duration, or seconds between dates."""
+        is_duration = isinstance(step, dt.timedelta | np.timedelta64)
+        if is_duration and self.is_date:
+            number = np.timedelta64(step) / np.timedelta64(1, "us")
+        elif isinstance(step, int | float | np.number) and not (
+            is_duration or isinstance(step, bool)
+        ):
+            number = float(step) * (1e6 if self.is_date else 1.0)
+        else:
+            raise TypeError(
+                "`step` must be a number, in the unit of the times (seconds between dates), or a"
+                f" `timedelta` between dates; got {kind(step)}."
+            )
+        if not 0 < number < np.inf or (self.is_date and round(number) < 1):
+            raise ValueError(f"`step` must be a positive time; got {step!r}.")
+        return round(number) if self.is_date else number
+
+    def seconds(self, distance: float | int) -> float | None:
+        """`distance` as the user knows it; None if rows are steps."""
+        if self.column is None:
+            return None
+        return distance / 1e6 if self.is_date else float(distance)
+
+    def shown(self, stamp: Any) -> str:
+        """One stamp in words."""
+        return str(np.int64(stamp).astype("datetime64[us]")) if self.is_date else f"{stamp:g}"
+
+
+def clock_of(name: str, column: Column) -> Clock:
+    """For a column of times; an error names the first that cannot be read."""
+    if column.form in ("number", "time"):
+        return Clock(name, column.form == "time")
+    forms = [column_of([value]).form if value is not None else None for value in column.values]
+    first = next((form for form in forms if form is not None), None)
+    readable = first if column.form == "text" and first in ("number", "time") else None
+    bad = next((row for row, form in enumerate(forms) if form not in (None, readable)), 0)
+    raise ValueError(
+        f"`time` is column `{name}`, in which row {bad} (counted from 0) is"
+        f" {str(column.values[bad])!r}, which cannot be read as a time. Give numbers or ISO dates"
+        " such as 2024-01-31T12:30:00, or `time=False` if rows are steps."
+    )
+
+
+def places(stamps: np.ndarray, origin: float | int, step: float | int) -> np.ndarray:
+    """The nearest grid point of each stamp, counted from `origin`."""
+    elapsed = stamps - origin
+    if elapsed.dtype.kind == "i":
+        return (elapsed + step // 2) // step
+    return np.floor(elapsed / step + 0.5)
+
+
+def on_grid(values: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """Rows at the grid points `at`, in order; NaN between; of two values at a point the last."""
+    at = (at - at[0]).astype(np.int64)
+    rows = np.full((int(at[-1]) + 1, values.shape[1]), np.nan, np.float32)
+    row, column = np.nonzero(~np.isnan(values))
+    rows[at[row], column] = values[row, column]
+    return rows
+
+
+def overwritten(values: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """The rows of which a value is lost to a later one at the same grid point."""
+    same = np.diff(at) == 0
+    shared = np.flatnonzero(np.append(same, False) | np.append(False, same))
+    row, column = np.nonzero(~np.isnan(values[shared]))
+    points = at[shared][row]
+    order = np.lexsort((row, points, column))
+    lost = (np.diff(points[order]) == 0) & (np.diff(column[order]) == 0)
+    return np.unique(shared[row[order[:-1][lost]]])
+
+
+def require_dense(
+    clock: Clock, runs: list[np.ndarray], points: Iterable[np.ndarray], *, at_least: int
+) -> None:
+    """An error, naming the longest gap, if a grid of over `at_least` rows is nearly all gaps."""
+    points = list(points)
+    num_rows = sum(map(len, runs))
+    num_points = sum(float(at[-1]) - float(at[0]) + 1.0 for at in points)
+    if num_points <= max(MOST_ROWS * num_rows, at_least):
+        return
+    jumps = [float(np.max(np.diff(at), initial=0)) for at in points]
+    run = runs[int(np.argmax(jumps))]
+    gap = int(np.argmax(np.diff(run)))
+    raise ValueError(
+        f"`time` is column `{clock.column}`, whose {num_rows} rows would be spread over"
+        f" {num_points:.4g} steps; the longest gap is from {clock.shown(run[gap])} to"
+        f" {clock.shown(run[gap + 1])}. Split the table there (by a column named in `sequence`), or"
+        " give a longer `step`."
+    )
+
+
+# A slip of the grid that puts two rows on a point loses a value; one that leaves a point empty
+# loses none.
+WEIGHT_OF_MERGED = 10.0
+# Above this share of neighbours with a gap between them a step is too short to be the usual one.
+MOST_GAPS = 2.0 / 3.0
+# How far a rounded step may lead from the fitted one over the whole of a run, in steps.
+MOST_DRIFT = 0.1
+
+
+def usual_step(runs: list[np.ndarray], unit: float = 1.0) -> float | int | None:
+    """The step whose grid loses the fewest rows, rounded (in `unit`s) where that loses nothing.
+
+    Several guesses are fitted to all stamps at once, so that the grid does not drift: of months,
+    or of a clock that jitters, the median alone would soon be a step ahead of the data. None if
+    no run has two different stamps.
+    """
+    is_whole = bool(runs) and runs[0].dtype.kind == "i"
+    elapsed = [(run - run[0]).astype(np.float64) for run in map(np.unique, runs) if len(run)]
+    elapsed = [run for run in elapsed if len(run) > 1]
+    if not elapsed:
+        return None
+    differences = np.concatenate([np.diff(run) for run in elapsed])
+    middle = np.median(differences)
+    near = differences[(differences >= 0.5 * middle) & (differences <= 2.0 * middle)]
+    guesses = [*np.quantile(differences, [0.1, 0.25, 0.5], method="lower"), near.mean()]
+    fitted = [_fitted(elapsed, float(guess)) for guess in dict.fromkeys(guesses)]
+    best = min(fitted, key=lambda step: _cost(elapsed, step))
+    best = _tidy(elapsed, best, unit)
+    return max(round(best), 1) if is_whole else best
+
+
+def _fitted(runs: list[np.ndarray], step: float) -> float:
+    """Least squares of stamps on grid points, over windows that double until they are whole runs.
+
+    What a window has told of the step is enough to count the points of one twice as long.
+    """
+    # In steps and not in rows: at last a window spans all gaps.
+    length, longest = 2, max(float(run[-1]) for run in runs) / step
+    final = 0
+    while final < 3:
+        products = squares = 0.0
+        for run in runs:
+            new = np.zeros(len(run), bool)
+            new[::length] = True
+            # Over a gap longer than a window the points cannot be counted yet.
+            new[1:] |= np.diff(run) > length * step
+            starts = np.flatnonzero(new)
+            sizes = np.diff(np.append(starts, len(run)))
+            since = run - np.repeat(run[starts], sizes)
+            points = np.floor(since / step + 0.5)
+            centre = np.add.reduceat(points, starts) / sizes
+            points -= np.repeat(centre, sizes)
+            products += float(np.sum(points * since))
+            squares += float(np.sum(points * points))
+        refined = products / squares if squares > 0 else step
+        if not 0.5 * step < refined < 2.0 * step:
+            return step
+        step = refined
+        final += length >= longest
+        length *= 2
+    return step
+
+
+def _slips(runs: list[np.ndarray], step: float) -> tuple[float, float]:
+    """The shares of neighbours that come to lie on one point, and of those with a gap between."""
+    jumps = np.concatenate([np.diff(np.floor(run / step + 0.5)) for run in runs])
+    return float(np.mean(jumps == 0)), float(np.mean(jumps > 1))
+
+
+def _cost(runs: list[np.ndarray], step: float) -> tuple[bool, float]:
+    merged, gaps = _slips(runs, step)
+    return gaps > MOST_GAPS, WEIGHT_OF_MERGED * merged + gaps
+
+
+def _tidy(runs: list[np.ndarray], step: float, unit: float) -> float:
+    """The same with as few digits as the stamps allow, if no row is lost and no gap opened."""
+    merged, gaps = _slips(runs, step)
+    farthest = max(float(run[-1]) for run in runs) / step
+    allowed = min(_uncertainty(runs, step), MOST_DRIFT * step / farthest)
+    for digits in range(1, 13):
+        # Through decimal text: 0.3 and not 0.30000000000000004.
+        rounded = float(f"{step / unit:.{digits - 1}e}") * unit
+        if abs(rounded - step) > max(allowed, 1e-12 * step):
+            continue
+        other = _slips(runs, rounded)
+        if other[0] <= merged and other[1] <= gaps:
+            return rounded
+    return step
+
+
+def _uncertainty(runs: list[np.ndarray], step: float) -> float:
+    """Four standard errors of the fitted step: none if all rows lie on the grid."""
+    residuals = squares = 0.0
+    for run in runs:
+        points = np.floor(run / step + 0.5)
+        residuals += float(np.sum(np.square(run - step * points - np.mean(run - step * points))))
+        squares += float(np.sum(np.square(points - np.mean(points))))
+    num_rows = sum(map(len, runs))
+    return 4.0 * (residuals / num_rows / max(squares, 1.0)) ** 0.5

@@ -1,0 +1,1 @@
+"""Figures, and the pages that hold them."""

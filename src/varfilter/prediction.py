@@ -1,0 +1,241 @@
+"""What is expected next, and further on: `predict` a step, `forecast` many, `generate` from nothing.
+
+`Filtered.prediction` of a variational or a particle filter puts z_t to its prior mean, and is too
+narrow; here z_t is drawn, so that all that is not known of it is in the spread.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from varfilter import distributions
+from varfilter._arguments import require_key, require_positive
+from varfilter.contracts import require_model, require_observations, require_step_mask
+from varfilter.filtering import Belief, only_if, require_belief, start, step
+from varfilter.filters.base import AbstractFilter, Filtered
+from varfilter.filters.contract import require_fitting
+from varfilter.model import AbstractModel, Latent, State
+from varfilter.observation import condition
+
+# Folded into the key of a step: its own draws, apart from those of the filter.
+PREDICTION = 0xF1
+
+
+class Predicted(eqx.Module):
+    """x_t before it was seen, element by element: p(x_t | x_<t) by Monte Carlo.
+
+    `mean` and `variance` come from the moments of the emissions (law of total variance), which is
+    steadier than from draws of x; `quantiles[i]` is of such draws, and belongs to `levels[i]`.
+    """
+
+    mean: Float[Array, " *event"]
+    variance: Float[Array, " *event"]
+    quantiles: Float[Array, " num_levels *event"]
+    levels: tuple[float, ...] = eqx.field(static=True)
+
+
+def predict(
+    filter: AbstractFilter,
+    model: AbstractModel,
+    belief: Belief,
+    key: PRNGKeyArray,
+    *,
+    num_samples: int = 128,
+    levels: Sequence[float] = (),
+) -> Predicted:
+    """E[x], Var[x] = E[Var[x | s, z]] + Var[E[x | s, z]] and quantiles of the next observation.
+
+    Over `num_samples` draws of a state s from the filter's belief, and of z ~ prior(s). A
+    `VariationalFilter` carries one sampled past: its s is always the same, and what it does not
+    know of the past is not in the spread. A `ParticleFilter` has that too.
+
+    `key` is the key of the whole sequence, as in `step`.
+    """
+    require_fitting(filter, model)
+    require_key(key)
+    require_belief(filter, model, belief)
+    num_samples = require_positive("num_samples", num_samples)
+    return _predict(filter, model, belief, key, num_samples, _levels(levels))
+
+
+def run_predictive(
+    filter: AbstractFilter,
+    model: AbstractModel,
+    xs: Any,
+    key: PRNGKeyArray,
+    *,
+    x0: Any = None,
+    mask: Any = None,
+    belief: Belief | None = None,
+    num_samples: int = 128,
+    levels: Sequence[float] = (),
+) -> tuple[Belief, Filtered, Predicted]:
+    """`run`, with the same numbers, and what `predict` says before each step, time first.
+
+    The arguments are those of `run` and of `predict`.
+    """
+    require_fitting(filter, model)
+    require_key(key)
+    num_samples = require_positive("num_samples", num_samples)
+    xs = require_observations("xs", xs, model)
+    mask = require_step_mask(mask, xs.shape[0])
+    if belief is None:
+        belief = start(filter, model, x0)
+    elif x0 is not None:
+        raise ValueError("`x0` starts a new belief and `belief` continues one: give only one.")
+    else:
+        require_belief(filter, model, belief)
+    return _run_predictive(filter, model, belief, xs, mask, key, num_samples, _levels(levels))
+
+
+def _levels(levels: Sequence[float]) -> tuple[float, ...]:
+    return require_levels(levels) if len(levels) else ()
+
+
+@eqx.filter_jit
+def _predict(
+    filter: AbstractFilter,
+    model: AbstractModel,
+    belief: Belief,
+    key: PRNGKeyArray,
+    num_samples: int,
+    levels: tuple[float, ...],
+) -> Predicted:
+    def draw(key: PRNGKeyArray) -> Any:
+        key_state, key_z, key_x = jax.random.split(key, 3)
+        state = filter.draw(model, belief.carry, key_state)
+        z = distributions.sample(model.prior(state), key_z)
+        emission = model.emission(state, z)
+        return emission.mean, emission.variance, emission.sample(key_x) if levels else None
+
+    own = jax.random.fold_in(jax.random.fold_in(key, belief.t), PREDICTION)
+    means, variances, samples = jax.vmap(draw)(jax.random.split(own, num_samples))
+    mean, variance = jnp.mean(means, axis=0), jnp.mean(variances, axis=0)
+    if num_samples > 1:
+        variance = variance + jnp.var(means, axis=0, ddof=1)
+    quantiles = jnp.zeros((0, *mean.shape), mean.dtype)
+    if samples is not None:
+        quantiles = jnp.quantile(samples, jnp.array(levels, samples.dtype), axis=0)
+    return Predicted(mean, variance, quantiles, levels)
+
+
+@eqx.filter_jit
+def _run_predictive(
+    filter: AbstractFilter,
+    model: AbstractModel,
+    belief: Belief,
+    xs: Float[Array, "time *event"],
+    mask: Bool[Array, " time"],
+    key: PRNGKeyArray,
+    num_samples: int,
+    levels: tuple[float, ...],
+) -> tuple[Belief, Filtered, Predicted]:
+    def masked_step(belief: Belief, x_and_mask: Any) -> tuple[Belief, Any]:
+        x, exists = x_and_mask
+        predicted = _predict(filter, model, belief, key, num_samples, levels)
+        after, filtered = only_if(exists, belief, *step(filter, model, belief, x, key))
+        return after, (filtered, predicted)
+
+    belief, (filtered, predicted) = jax.lax.scan(masked_step, belief, (xs, mask))
+    return belief, filtered, predicted
+
+
+class Forecast(eqx.Module):
+    """What may come: draws of x_{t+1}, ..., x_{t+horizon} and their summary.
+
+    `mean` averages the emissions' means, which is steadier than averaging `samples`.
+    `quantiles[i]` belongs to `levels[i]`, element by element.
+    """
+
+    samples: Float[Array, "num_samples horizon *event"]
+    mean: Float[Array, "horizon *event"]
+    quantiles: Float[Array, "num_levels horizon *event"]
+    levels: tuple[float, ...] = eqx.field(static=True)
+
+
+def forecast(
+    filter: AbstractFilter,
+    model: AbstractModel,
+    belief: Belief,
+    horizon: int,
+    key: PRNGKeyArray,
+    *,
+    num_samples: int = 256,
+    levels: Sequence[float] = (0.05, 0.5, 0.95),
+) -> Forecast:
+    """Simulate `num_samples` futures of `horizon` steps from the filter's belief."""
+    require_fitting(filter, model)
+    require_key(key)
+    require_belief(filter, model, belief)
+    horizon = require_positive("horizon", horizon)
+    num_samples = require_positive("num_samples", num_samples)
+    return _forecast(filter, model, belief, key, horizon, num_samples, require_levels(levels))
+
+
+def generate(
+    model: AbstractModel, num_steps: int, key: PRNGKeyArray, *, x0: Any = None
+) -> tuple[Float[Array, "time *event"], Latent]:
+    """(xs, zs): one sequence simulated from the model itself."""
+    require_model(model)
+    require_key(key)
+    num_steps = require_positive("num_steps", num_steps)
+    if x0 is not None:
+        x0 = require_observations("x0", x0, model, has_time=False)
+    return _generate(model, x0, key, num_steps)
+
+
+def require_levels(levels: Any) -> tuple[float, ...]:
+    """Probabilities of quantiles."""
+    try:
+        values = np.atleast_1d(np.asarray(levels, dtype=float))
+    except (TypeError, ValueError):
+        values = np.zeros((0,))
+    if values.ndim != 1 or values.size == 0 or not ((values > 0) & (values < 1)).all():
+        raise ValueError(
+            f"`levels` must be probabilities inside (0, 1), e.g. (0.05, 0.5, 0.95); got {levels}."
+        )
+    return tuple(values.tolist())
+
+
+@eqx.filter_jit
+def _forecast(
+    filter: AbstractFilter,
+    model: AbstractModel,
+    belief: Belief,
+    key: PRNGKeyArray,
+    horizon: int,
+    num_samples: int,
+    levels: tuple[float, ...],
+) -> Forecast:
+    def future(key: PRNGKeyArray) -> Any:
+        key_draw, key_simulate = jax.random.split(key)
+        state = filter.draw(model, belief.carry, key_draw)
+        return simulate(model, state, horizon, key_simulate)
+
+    samples, means, _ = jax.vmap(future)(jax.random.split(key, num_samples))
+    quantiles = jnp.quantile(samples, jnp.array(levels, samples.dtype), axis=0)
+    return Forecast(samples, jnp.mean(means, axis=0), quantiles, levels)
+
+
+@eqx.filter_jit
+def _generate(model: AbstractModel, x0: Any, key: PRNGKeyArray, num_steps: int) -> Any:
+    xs, _, zs = simulate(model, model.init(condition(model, x0)), num_steps, key)
+    return xs, zs
+
+
+def simulate(model: AbstractModel, state: State, num_steps: int, key: PRNGKeyArray) -> Any:
+    """(xs, emission means, zs) of the model run freely: z ~ prior, x ~ emission, advance."""
+
+    def step(state: State, t: Array) -> Any:
+        key_z, key_x = jax.random.split(jax.random.fold_in(key, t))
+        z = distributions.sample(model.prior(state), key_z)
+        emission = model.emission(state, z)
+        x = emission.sample(key_x)
+        return model.advance(state, z, model.embed(x)), (x, emission.mean, z)
+
+    return jax.lax.scan(step, state, jnp.arange(num_steps))[1]

@@ -1,0 +1,183 @@
+"""A filter for tables in three calls: `fit`, `filter`, `forecast`; a run's folder underneath."""
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from varfilter.data.tables.files import SEQUENCE_AXIS
+from varfilter.data.tables.read import Table, table
+from varfilter.experiments.experiment import Experiment
+from varfilter.experiments.source import FRAME, Source
+from varfilter.experiments.tables import table_experiment
+from varfilter.media.catalogue import Loaded
+from varfilter.media.rows import Row, as_columns
+from varfilter.runs.applied import filter_input, forecast_input
+from varfilter.runs.run import Run
+from varfilter.runs.training import train
+
+
+class TableFilter:
+    """Learns a table of sensors, then filters and forecasts others like it.
+
+    ```python
+    pumps = TableFilter(time="when", sequence="pump").fit(frame)
+    pumps.filter(new)["surprise"]
+    pumps.forecast(24, new)
+    pumps.save("runs/pumps")
+    ```
+
+    A table is a pandas or polars frame, a dictionary of arrays, an array, or the path of a file.
+    The arguments say how it is read, as those of `varfilter.data.table`; `choose` makes the
+    experiment that is trained (`table_experiment`: an object whose every field can be replaced),
+    `num_epochs` shortens it, and `seed` is of all its randomness.
+    """
+
+    def __init__(
+        self,
+        *,
+        time: str | Literal[False] | None = None,
+        sequence: str | None = None,
+        columns: Sequence[str] | None = None,
+        kinds: dict[str, str] | None = None,
+        step: float | int | None = None,
+        split: Literal["auto", "sequence", "time"] = "auto",
+        choose: Callable[[Source], Experiment] = table_experiment,
+        num_epochs: int | None = None,
+        seed: int = 0,
+    ):
+        self.reading: dict[str, Any] = {
+            "time": time,
+            "sequence": sequence,
+            "columns": None if columns is None else tuple(columns),
+            "kinds": kinds,
+            "step": step,
+            "split": split,
+        }
+        self.choose, self.num_epochs, self.seed = choose, num_epochs, seed
+        self._run: Run | None = None
+        self._fitted: Any = None
+
+    @property
+    def run(self) -> Run:
+        """The run: its folder, its metrics, what it learned."""
+        if self._run is None:
+            raise RuntimeError("This filter is not fitted. Call `fit(frame)`, or `load` one.")
+        return self._run
+
+    def fit(self, frame: Any) -> "TableFilter":
+        """Train on the first part of the table, and keep the best by validation on the next."""
+        found = table(frame, **self.reading)
+        source = self._source(frame)
+        experiment = replace(self.choose(source), seed=self.seed)
+        if source.source == FRAME:
+            experiment = replace(experiment, name="table")
+        if self.num_epochs is not None:
+            schedule = replace(experiment.schedule, num_epochs=self.num_epochs)
+            experiment = replace(experiment, schedule=schedule)
+        folder = tempfile.mkdtemp(prefix="varfilter-")
+        # With this object, if not before: `save` is what keeps a copy.
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        run = Run.begin(folder, experiment, Loaded(found.dataset, found.notes, found))
+        for _ in train(run, found.dataset):
+            pass
+        self._run, self._fitted = run, frame
+        return self
+
+    def filter(
+        self,
+        frame: Any,
+        *,
+        levels: Sequence[float] = (),
+        latents: bool = False,
+        num_samples: int | None = None,
+    ) -> Any:
+        """The rows of `filter_input`, as a frame of the kind given, or a dictionary of arrays."""
+        rows = filter_input(
+            self.run, frame,
+            seed=self.seed, levels=levels, latents=latents, num_samples=num_samples,
+        )  # fmt: skip
+        return _like(frame, rows)
+
+    def forecast(
+        self,
+        horizon: int,
+        frame: Any = None,
+        *,
+        levels: Sequence[float] = (0.05, 0.5, 0.95),
+        num_samples: int = 256,
+    ) -> Any:
+        """The rows of `forecast_input`, from the end of `frame`, or of what it was fitted to."""
+        frame = self._fitted if frame is None else frame
+        if frame is None:
+            raise ValueError(
+                "`frame` is None, and what this filter was fitted to is not kept with it. Give the"
+                " table to go on from."
+            )
+        rows = forecast_input(
+            self.run, frame, horizon, seed=self.seed, levels=levels, num_samples=num_samples
+        )
+        return _like(frame, rows)
+
+    def save(self, path: str | Path) -> None:
+        """A copy of the run's folder: `load` reads it, and so does `varfilter filter PATH`."""
+        path = Path(path)
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise FileExistsError(f"`path` {str(path)!r} is there already. Give a new folder.")
+        shutil.copytree(self.run.folder, path, dirs_exist_ok=True)
+
+    @classmethod
+    def load(cls, path: str | Path) -> "TableFilter":
+        """What `save` wrote, or the folder of any run on a table."""
+        run = Run.load(path)
+        known = run.table
+        if known is None:
+            raise ValueError(
+                f"`path` {str(path)!r} is a run on {run.experiment.data.source!r}, which is no"
+                " table. Use `filter_input(Run.load(path), ...)`."
+            )
+        found = cls(seed=run.experiment.seed, **_reading_of(known))
+        found._run = run
+        return found
+
+    def _source(self, frame: Any) -> Source:
+        """How the table was read, in the words of an experiment."""
+        given = dict(self.reading)
+        kinds = given.pop("kinds")
+        return Source(
+            str(Path(frame).resolve()) if isinstance(frame, str | Path) else FRAME,
+            time="none" if given.pop("time") is False else self.reading["time"],
+            kinds=kinds and tuple(f"{name}={kind}" for name, kind in kinds.items()),
+            split_by=given.pop("split"),
+            **given,
+        )
+
+
+def _reading_of(known: Table) -> dict[str, Any]:
+    return {
+        "time": known.layout.clock.column or False,
+        "sequence": None if known.layout.sequence == SEQUENCE_AXIS else known.layout.sequence,
+        "columns": known.dataset.columns,
+        "kinds": known.kinds,
+        "step": known.step,
+    }
+
+
+def _like(frame: Any, rows: Iterable[Row]) -> Any:
+    """As a polars or pandas frame if `frame` is one, else as arrays by name."""
+    columns: dict[str, np.ndarray] = as_columns(rows)
+    library = type(frame).__module__.split(".")[0]
+    if library == "polars":
+        import polars
+
+        return polars.DataFrame(columns)
+    if library == "pandas":
+        import pandas
+
+        return pandas.DataFrame(columns)
+    return columns

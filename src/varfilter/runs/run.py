@@ -1,0 +1,293 @@
+"""A run: a folder that holds an experiment, its metrics and its checkpoints."""
+
+import functools
+import json
+import os
+import platform
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+
+from varfilter import __version__
+from varfilter.data.dataset import Dataset
+from varfilter.data.tables.read import Table
+from varfilter.devices import is_first_process
+from varfilter.experiments.experiment import Experiment, as_json, differences, from_json
+from varfilter.filters import AbstractFilter
+from varfilter.media.catalogue import Loaded
+from varfilter.model import AbstractModel
+from varfilter.runs.facts import dataset_like, facts_of, table_like
+from varfilter.training.checkpoints import (
+    Checkpoint,
+    kept_checkpoints,
+    load_checkpoint,
+    read_manifest,
+    save_checkpoint,
+)
+
+VERSION = 1
+# What may differ when a run is gone on with: it changes nothing of what was done so far.
+MAY_DIFFER = ("schedule.num_epochs", "schedule.patience_epochs", "published")
+
+
+class Trained(NamedTuple):
+    """What a run has learned, at `step`; `valid` is its score on the validation part."""
+
+    model: AbstractModel
+    filter: AbstractFilter
+    step: int
+    valid: float | None
+
+
+class Run:
+    """The folder of a run.
+
+    - `run.json`: the experiment, what is known of its data, versions, the revision.
+    - `metrics.jsonl`: a line for each epoch that was validated.
+    - `checkpoints/`: the last few, to go on from. `best.safetensors`: the best by validation.
+    """
+
+    def __init__(self, folder: Path, experiment: Experiment, record: dict[str, Any]):
+        self.folder = folder
+        self.experiment = experiment
+        self.record = record
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.folder)!r}, {self.experiment.name})"
+
+    @classmethod
+    def load(cls, folder: str | Path) -> "Run":
+        """A run that was begun earlier, here or elsewhere."""
+        folder = Path(folder).expanduser()
+        path = folder / "run.json"
+        if not path.is_file():
+            what = "has no run.json" if folder.is_dir() else "does not exist"
+            raise FileNotFoundError(
+                f"`folder` {str(folder)!r} is not the folder of a run: it {what}. Make one with"
+                " `varfilter train EXPERIMENT --out FOLDER`."
+            )
+        try:
+            record = json.loads(path.read_text(encoding="utf-8"))
+            version = record["version"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(
+                f"{str(path)!r} is damaged ({error!r}). Restore another copy of it."
+            ) from None
+        if version != VERSION:
+            raise ValueError(
+                f"{str(path)!r} has version {version} of a run; this varfilter reads version"
+                f" {VERSION}. Update varfilter."
+            )
+        return cls(folder, from_json(record["experiment"]), record)
+
+    @classmethod
+    def begin(cls, folder: str | Path, experiment: Experiment, loaded: Loaded) -> "Run":
+        """A new run in `folder`, or the one that is there, if it is of the same experiment.
+
+        Of several processes the first alone writes.
+        """
+        folder = Path(folder).expanduser()
+        if (folder / "run.json").exists():
+            run = cls.load(folder)
+            # One that stopped before it had anything to keep, over a wrong setting perhaps, is
+            # in nobody's way.
+            if run.is_begun:
+                run._require_same(experiment, loaded.dataset)
+                record = run.record | {"experiment": as_json(experiment)}
+                if record != run.record and is_first_process():
+                    write_whole(folder / "run.json", json.dumps(record, indent=1))
+                return cls(folder, experiment, record)
+        record = {
+            "version": VERSION,
+            "experiment": as_json(experiment),
+            "data": facts_of(loaded.dataset, loaded.table),
+            "notes": list(loaded.notes),
+            "begun": datetime.now(UTC).isoformat(timespec="seconds"),
+            **surroundings(),
+        }
+        run = cls(folder, experiment, record)
+        if is_first_process():
+            _make(folder)
+        run._write(record)
+        return run
+
+    @functools.cached_property
+    def loaded(self) -> Loaded:
+        """The run's data, read again; an error if they are no longer what they were."""
+        loaded = self.experiment.data.load()
+        self._require_data(loaded.dataset)
+        return loaded
+
+    @property
+    def dataset_like(self) -> Dataset:
+        """Without the numbers: enough to build the model and to scale new recordings."""
+        return dataset_like(self.record["data"])
+
+    @property
+    def table(self) -> Table | None:
+        """What reads tables like the run's, if it was trained on one."""
+        return table_like(self.record["data"])
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder of the last few checkpoints."""
+        return self.folder / "checkpoints"
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether anything was learned."""
+        return self._best.exists() or bool(kept_checkpoints(self.checkpoints))
+
+    def why_best_is_bad(self) -> str | None:
+        """The reason for which the best checkpoint cannot be read; None if it can."""
+        try:
+            read_manifest(self._best)
+        except (ValueError, OSError) as error:
+            return str(error)
+        return None
+
+    def trained(self) -> Trained:
+        """The model and the filter of the best checkpoint by validation."""
+        path = self._best
+        if not path.exists():
+            raise FileNotFoundError(
+                f"{str(self.folder)!r} has no validated checkpoint yet. Train it:"
+                f" `varfilter train {self.folder}`."
+            )
+        built = self.experiment.build(self.dataset_like)
+        try:
+            found = load_checkpoint(path, (built.model, built.filter))
+        except ValueError as error:
+            raise ValueError(
+                f"{error} Or have it written again from the last checkpoint:"
+                f" `varfilter train {self.folder}`."
+            ) from None
+        model, filter = found.state
+        return Trained(model, filter, found.step, found.manifest.get("valid"))
+
+    def keep_best(self, trained: Trained) -> None:
+        """Write the best checkpoint, in the place of the one before."""
+        manifest = {"experiment": as_json(self.experiment), "valid": trained.valid}
+        manifest |= {"data_sha256": self.record["data"]["sha256"]}
+        checkpoint = Checkpoint((trained.model, trained.filter), trained.step, manifest)
+        save_checkpoint(self._best, checkpoint)
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """The lines of `metrics.jsonl`, in order; a last line that was cut short is left out."""
+        path = self.folder / "metrics.jsonl"
+        if not path.exists():
+            return []
+        found = []
+        for line in path.read_text(encoding="utf-8").splitlines():
+            try:
+                found.append(json.loads(line))
+            except ValueError:
+                break
+        return found
+
+    def append_metrics(self, line: dict[str, Any]) -> None:
+        """One line more."""
+        path = self.folder / "metrics.jsonl"
+        try:
+            with open(path, "a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
+        except OSError as error:
+            raise _unwritable(path, error) from None
+
+    def cut_metrics(self, step: int) -> None:
+        """Without the lines after `step`: training goes on from there."""
+        kept = [line for line in self.metrics() if line["step"] <= step]
+        write_whole(self.folder / "metrics.jsonl", "".join(json.dumps(m) + "\n" for m in kept))
+
+    @property
+    def _best(self) -> Path:
+        return self.folder / "best.safetensors"
+
+    def _write(self, record: dict[str, Any]) -> None:
+        if is_first_process():
+            write_whole(self.folder / "run.json", json.dumps(record, indent=1))
+
+    def _require_same(self, experiment: Experiment, dataset: Dataset) -> None:
+        for name, (mine, given) in differences(self.experiment, experiment).items():
+            if not name.startswith(MAY_DIFFER):
+                raise ValueError(
+                    f"`--out {self.folder}` holds a run of `{self.experiment.name}` with"
+                    f" `{name}` {mine!r}; got {given!r}. To go on with it:"
+                    f" `varfilter train {self.folder}`. To begin another: give another `--out`."
+                )
+        self._require_data(dataset)
+
+    def _require_data(self, dataset: Dataset) -> None:
+        known, now = self.record["data"]["sha256"], dataset.sha256()
+        if known != now:
+            raise ValueError(
+                f"The data {dataset.name!r} are not those that the run {str(self.folder)!r} was"
+                f" trained on: their sha256 is {now[:12]}..., it was {known[:12]}.... Put the old"
+                " ones back, or begin a new run with another `--out`."
+            )
+
+
+def _make(folder: Path) -> None:
+    if not (folder / "run.json").exists() and folder.is_dir() and any(folder.iterdir()):
+        raise FileExistsError(
+            f"`--out {folder}` is a folder with other things in it, and not a run. Give a new"
+            " folder, or an empty one."
+        )
+    try:
+        (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(folder, error) from None
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Written to a new file and renamed: what is there stays until the new one is complete."""
+    partial = path.with_name(path.name + ".partial")
+    try:
+        try:
+            with open(partial, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(partial, path)
+        finally:
+            partial.unlink(missing_ok=True)
+    except OSError as error:
+        raise _unwritable(path, error) from None
+
+
+def surroundings() -> dict[str, Any]:
+    """What ran: versions, the revision of the sources where they are a checkout, the device."""
+    return {
+        "varfilter": __version__,
+        "revision": _revision(),
+        "jax": jax.__version__,
+        "python": platform.python_version(),
+        "device": jax.devices()[0].device_kind,
+        "num_devices": jax.device_count(),
+    }
+
+
+def _revision() -> str | None:
+    here = Path(__file__).parent
+
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(here), *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        is_ours = Path(git("rev-parse", "--show-toplevel")) in here.parents
+        if not (is_ours and git("ls-files", __file__)):
+            return None
+        return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", str(here)) else "")
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def _unwritable(path: Path, error: OSError) -> OSError:
+    return type(error)(
+        f"Cannot write {str(path)!r} ({error.strerror}). What was saved before is not lost. Make"
+        " room, or give a folder that may be written to."
+    )

@@ -1,0 +1,134 @@
+"""Scores of a trained run on whole held-out sequences, beside the paper's where it has one."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+
+from varfilter._arguments import require_positive
+from varfilter.data.dataset import Dataset, Family
+from varfilter.distributions import DiscretizedNormal
+from varfilter.experiments.filters import Bound, filter_with
+from varfilter.filters import AbstractFilter, ParticleFilter, VariationalFilter
+from varfilter.inference import Iterative
+from varfilter.runs.run import Run
+from varfilter.runs.training import summary
+from varfilter.training.evaluation import Evaluation, HeldOut
+
+
+def score(
+    run: Run,
+    *,
+    split: str = "test",
+    bound: Bound | None = None,
+    num_particles: int | None = None,
+    num_iterations: int | None = None,
+    seed: int = 0,
+    batch_size: int = 16,
+) -> dict[str, Any]:
+    """The best checkpoint on every sequence of `split`, whole, as plain JSON.
+
+    What is None is as in training. `nats` has equal weight per sequence, `nats_by_step` per
+    step; `nats_as_published` divides by one step more than was scored, as the released code.
+    Of quantised data these are of probabilities; `density` has the same of densities,
+    F_density = F_probability + n log(width) for n elements in the model's units.
+    """
+    choice = run.experiment.filter
+    bound = choice.bound if bound is None else bound
+    if num_particles is not None:
+        require_positive("num_particles", num_particles)
+        if bound == "elbo":
+            raise ValueError(
+                f"`num_particles` is {num_particles}, but the bound is elbo, which has none. Give"
+                " `--bound iwae` or `--bound fivo` with it."
+            )
+    trained = run.trained()
+    particles = choice.num_particles if num_particles is None else num_particles
+    filter = _with_iterations(trained.filter, num_iterations)
+    filter = filter_with(filter.inference, bound, particles)
+    dataset = run.loaded.dataset
+    held_out = HeldOut(dataset, split=split, batch_size=batch_size)
+    found = held_out.evaluate(filter, trained.model, jax.random.key(seed))
+    return {
+        "experiment": run.experiment.name,
+        "data": dataset.name,
+        "data_sha256": run.record["data"]["sha256"],
+        "split": split,
+        "step": trained.step,
+        "seed": seed,
+        "bound": bound,
+        "num_particles": None if bound == "elbo" else particles,
+        "num_iterations": getattr(filter.inference, "num_iterations", None),
+        "units": "nats per step; lower is better",
+        "prediction_units": "the data's own: root mean square error of the one-step prediction",
+        **summary(found),
+        "density": _in_density_units(found, dataset),
+        "published": _published(run, num_iterations),
+    }
+
+
+def name_of(scores: dict[str, Any], run: Run) -> str:
+    """Of the file that keeps these scores: what differs from training is in it."""
+    choice = run.experiment.filter
+    parts = ["evaluation", scores["split"]]
+    if scores["num_particles"] is not None:
+        given = (scores["bound"], scores["num_particles"])
+        if given != (choice.bound, choice.num_particles):
+            parts += map(str, given)
+    elif scores["bound"] != choice.bound:
+        parts.append(scores["bound"])
+    if scores["num_iterations"] != getattr(choice.inference, "num_iterations", None):
+        parts.append(f"iterations-{scores['num_iterations']}")
+    if scores["seed"]:
+        parts.append(f"seed-{scores['seed']}")
+    return "-".join(parts) + ".json"
+
+
+def _with_iterations(
+    filter: AbstractFilter, num_iterations: int | None
+) -> VariationalFilter | ParticleFilter:
+    assert isinstance(filter, VariationalFilter | ParticleFilter)
+    if num_iterations is None:
+        return filter
+    if not isinstance(filter.inference, Iterative):
+        raise ValueError(
+            f"`num_iterations` is {num_iterations}, but this run infers with"
+            f" `{type(filter.inference).__name__}`, whose iterations are not to be chosen after"
+            " training. Leave it out, or evaluate a run of AVF."
+        )
+    return VariationalFilter(filter.inference.with_num_iterations(num_iterations))
+
+
+def _in_density_units(found: Evaluation, dataset: Dataset) -> dict[str, Any] | None:
+    """Of the same sequences; None where the data are not quantised, all elements alike."""
+    family = dataset.family
+    if not isinstance(family, Family) or family.width is None:
+        return None
+    if family.distribution is not DiscretizedNormal:
+        return None
+    # log P(level) = log p(x) + log(width) for levels that are narrow.
+    shift = found.num_observed * math.log(family.width)
+    scores = summary(
+        replace(
+            found,
+            free_energy=found.free_energy + shift,
+            by_iteration=found.by_iteration + shift[:, np.newaxis],
+        )
+    )
+    names = ("nats", "nats_by_step", "nats_as_published", "nats_by_iteration")
+    return {"width": family.width} | {name: scores[name] for name in names}
+
+
+def _published(run: Run, num_iterations: int | None) -> dict[str, Any] | None:
+    published = run.experiment.published
+    if published is None:
+        return None
+    return {
+        "table": published.table,
+        "num_iterations": published.num_iterations,
+        # Each beside the average of ours that it is.
+        "nats_as_published": published.nats,
+        "nats": published.corrected,
+    }

@@ -1,0 +1,20 @@
+"""Batches of sequences to a trained model: fit, evaluate, keep checkpoints."""
+
+from varfilter.training.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
+from varfilter.training.evaluation import Coverage, Evaluation, HeldOut, evaluate, forecast_coverage
+from varfilter.training.updates import Annealing, Fitted, Thinning, fit
+
+__all__ = [
+    "Annealing",
+    "Checkpoint",
+    "Coverage",
+    "Evaluation",
+    "Fitted",
+    "HeldOut",
+    "Thinning",
+    "evaluate",
+    "fit",
+    "forecast_coverage",
+    "load_checkpoint",
+    "save_checkpoint",
+]

@@ -1,0 +1,295 @@
+"""Evaluation: the bound on whole held-out sequences, by every average that is in use."""
+
+import functools
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PRNGKeyArray
+
+from varfilter._arguments import require_all_positive, require_key, require_positive
+from varfilter.data.batches import Batch, whole_sequences
+from varfilter.data.dataset import Dataset
+from varfilter.filtering import Belief, run, start, step
+from varfilter.filters.base import AbstractFilter
+from varfilter.filters.contract import require_fitting
+from varfilter.model import AbstractModel
+from varfilter.prediction import forecast
+
+# Numbers of a split that are kept between two evaluations, ready for the device: 1 GiB.
+KEPT = 1 << 28
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Free energies of the sequences of a split, in nats, lower is better.
+
+    Each array has an entry for each sequence of two steps or more: the first step is
+    conditioned on, and not scored.
+
+    - `numbers`: which sequences of the split these are.
+    - `num_steps`: scored steps. `free_energy`: summed over them; minus the filter's bound.
+    - `by_iteration`: the same at the prior, ..., after the last inference iteration; one
+      column where the inference is one-shot, none where the filter has no such parts.
+    - `square_error`: of the one-step prediction's mean, in the data's own units, summed over
+      observed elements; `num_observed` counts those.
+    """
+
+    numbers: np.ndarray
+    num_steps: np.ndarray
+    free_energy: np.ndarray
+    by_iteration: np.ndarray
+    square_error: np.ndarray
+    num_observed: np.ndarray
+
+    @property
+    def per_sequence(self) -> np.ndarray:
+        """Nats per scored step of each sequence."""
+        return self.free_energy / self.num_steps
+
+    @property
+    def nats(self) -> float:
+        """Nats per scored step, every sequence with the same weight: the paper's tables."""
+        return float(np.mean(self.per_sequence))
+
+    @property
+    def nats_by_step(self) -> float:
+        """Nats per scored step, every step with the same weight."""
+        return float(np.sum(self.free_energy) / np.sum(self.num_steps))
+
+    @property
+    def nats_as_published(self) -> float:
+        """As `nats`, but divided by all steps, the first too, which was not scored (spec 1.6)."""
+        return float(np.mean(self.free_energy / (self.num_steps + 1)))
+
+    @property
+    def standard_error(self) -> float:
+        """Of `nats`, over sequences; NaN for a single one."""
+        count = len(self.num_steps)
+        return float(np.std(self.per_sequence, ddof=1) / count**0.5) if count > 1 else float("nan")
+
+    @property
+    def nats_by_iteration(self) -> np.ndarray:
+        """As `nats`, at the prior, ..., after the last inference iteration."""
+        return np.mean(self.by_iteration / self.num_steps[:, None], axis=0)
+
+    @property
+    def prediction_error(self) -> float:
+        """Root mean square error of the one-step prediction, in the data's own units."""
+        return float(np.sqrt(np.sum(self.square_error) / max(np.sum(self.num_observed), 1)))
+
+
+def evaluate(
+    filter: AbstractFilter,
+    model: AbstractModel,
+    dataset: Dataset,
+    key: PRNGKeyArray,
+    *,
+    split: str = "test",
+    batch_size: int = 16,
+) -> Evaluation:
+    """Filter every sequence of the split whole, with others of about its length.
+
+    The sequence numbered n draws from `fold_in(key, n)`: its score does not depend on the
+    batch it is in.
+    """
+    return HeldOut(dataset, split=split, batch_size=batch_size).evaluate(filter, model, key)
+
+
+class HeldOut:
+    """A split to be scored whole, again and again: after each epoch, or under several filters.
+
+    Sequences are padded to the next of a few lengths, each `growth` times the one before.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        *,
+        split: str = "valid",
+        batch_size: int = 16,
+        growth: float | int = 1.25,
+    ):
+        require_positive("batch_size", batch_size)
+        self.num_steps = dataset.split(split).lengths // dataset.rows_per_step
+        if not (self.num_steps > 1).any():
+            raise ValueError(
+                f"`split` {split!r} of {dataset.name!r} has no sequence of two steps or more: the"
+                " first is conditioned on, and there is nothing left to score."
+            )
+        self._scale = jnp.asarray(dataset.scaling.scale, jnp.result_type(float))
+        self._batches = functools.partial(
+            whole_sequences, dataset, batch_size, split=split, growth=growth
+        )
+        numbers = int(np.sum(self.num_steps)) * dataset.num_elements
+        if numbers <= KEPT:
+            kept = list(self._batches())
+            self._batches = lambda: kept
+
+    def evaluate(
+        self, filter: AbstractFilter, model: AbstractModel, key: PRNGKeyArray
+    ) -> Evaluation:
+        """The scores of all sequences."""
+        require_fitting(filter, model)
+        require_key(key)
+        # All batches are started before the first is waited for.
+        scored = [
+            (numbers, _scored(filter, model, batch, jnp.asarray(numbers), key, self._scale))
+            for numbers, batch in self._batches()
+        ]
+        rows = [
+            (number, *(score[place] for score in scores))
+            for numbers, scores in ((n, jax.device_get(s)) for n, s in scored)
+            for place, number in enumerate(numbers)
+            if number >= 0 and self.num_steps[number] > 1
+        ]
+        rows.sort(key=lambda row: row[0])
+        columns = [np.asarray(column, np.float64) for column in zip(*rows, strict=True)]
+        return Evaluation(columns[0].astype(np.int64), *columns[1:])
+
+
+@eqx.filter_jit
+def _scored(
+    filter: AbstractFilter,
+    model: AbstractModel,
+    batch: Batch,
+    numbers: Array,
+    key: PRNGKeyArray,
+    scale: Array,
+) -> tuple[Array, ...]:
+    def sequence(xs: Array, mask: Array, number: Array) -> tuple[Array, ...]:
+        _, filtered = run(
+            filter, model, xs[1:], jax.random.fold_in(key, number), x0=xs[0], mask=mask[1:]
+        )
+        # Step by step: the mean of particles is over their first axis, whatever that is.
+        mean = jax.vmap(lambda prediction: prediction.mean)(filtered.prediction)
+        error = (xs[1:] - mean) * scale.reshape((1,) * (xs.ndim - scale.ndim) + scale.shape)
+        exists = mask[1:].reshape((-1,) + (1,) * (xs.ndim - 1))
+        seen = exists & ~jnp.isnan(error)
+        iterates = getattr(filtered.info, "free_energies", jnp.zeros((xs.shape[0] - 1, 0)))
+        return (
+            jnp.sum(mask[1:]),
+            -jnp.sum(filtered.bound),
+            jnp.sum(jnp.where(mask[1:, None], iterates, 0.0), axis=0),
+            jnp.sum(jnp.where(seen, error, 0.0) ** 2),
+            jnp.sum(seen),
+        )
+
+    return jax.vmap(sequence)(*batch, numbers)
+
+
+# Forecasts that are made side by side.
+LOT = 16
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How many of the observed points lay within the bands, by step ahead and element.
+
+    `covered` and `count` are (horizon, *observation_shape); `levels` are the band's edges.
+    """
+
+    covered: np.ndarray
+    count: np.ndarray
+    levels: tuple[float, float]
+
+    @property
+    def share(self) -> float:
+        """Of all points."""
+        return float(self.covered.sum() / max(self.count.sum(), 1))
+
+    @property
+    def by_step(self) -> np.ndarray:
+        """Of the points of each step ahead; NaN where there are none."""
+        axes = tuple(range(1, self.count.ndim))
+        return _shares(self.covered.sum(axes), self.count.sum(axes))
+
+    @property
+    def by_element(self) -> np.ndarray:
+        """Of the points of each element; NaN where there are none."""
+        return _shares(self.covered.sum(0), self.count.sum(0))
+
+
+def forecast_coverage(
+    filter: AbstractFilter,
+    model: AbstractModel,
+    dataset: Dataset,
+    key: PRNGKeyArray,
+    *,
+    horizon: int,
+    split: str = "test",
+    every: int = 4,
+    num_samples: int = 200,
+    levels: tuple[float, float] = (0.05, 0.95),
+) -> Coverage:
+    """Forecast from every `every`-th step of each sequence, and count what fell within.
+
+    A band that reaches from the 5% to the 95% quantile should hold nine points in ten. Points on
+    an edge count as held: the quantiles of whole numbers are whole numbers.
+    """
+    require_fitting(filter, model)
+    require_key(key)
+    require_all_positive(horizon=horizon, every=every, num_samples=num_samples)
+    shape = (horizon, *dataset.observation_shape)
+    covered, count = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+    for number, rows in enumerate(dataset.split(split)):
+        xs = dataset.observations(rows)
+        own_key = jax.random.fold_in(key, number)
+        places = np.arange(every, len(xs) - horizon, every)
+        if not places.size:
+            continue
+        beliefs = _beliefs(filter, model, jnp.asarray(xs), own_key)
+        for begin in range(0, len(places), LOT):
+            lot = places[begin : begin + LOT]
+            filled = jnp.asarray(np.resize(lot, LOT))
+            quantiles = _quantiles(
+                filter, model, beliefs, filled, own_key, horizon, num_samples, levels
+            )
+            for place, (low, high) in zip(lot, np.asarray(quantiles), strict=False):
+                points = xs[place + 1 : place + 1 + horizon]
+                seen = ~np.isnan(points)
+                # Levels went through float32: what is on an edge may lie a rounding beyond it.
+                slack = 1e-4
+                covered += seen & (points >= low - slack) & (points <= high + slack)
+                count += seen
+    return Coverage(covered, count, levels)
+
+
+@eqx.filter_jit
+def _beliefs(filter: AbstractFilter, model: AbstractModel, xs: Array, key: PRNGKeyArray) -> Belief:
+    """After each step of a sequence; the first is conditioned on."""
+
+    def one(belief: Belief, x: Array) -> tuple[Belief, Belief]:
+        after, _ = step(filter, model, belief, x, key)
+        return after, after
+
+    first = start(filter, model, xs[0])
+    rest = jax.lax.scan(one, first, xs[1:])[1]
+    return jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), first, rest)
+
+
+@eqx.filter_jit
+def _quantiles(
+    filter: AbstractFilter,
+    model: AbstractModel,
+    beliefs: Belief,
+    places: Array,
+    key: PRNGKeyArray,
+    horizon: int,
+    num_samples: int,
+    levels: tuple[float, float],
+) -> Array:
+    def ahead(place: Array) -> Array:
+        belief = jax.tree.map(lambda leaf: leaf[place], beliefs)
+        own_key = jax.random.fold_in(jax.random.fold_in(key, place), 1)
+        return forecast(
+            filter, model, belief, horizon, own_key, num_samples=num_samples, levels=levels
+        ).quantiles
+
+    return jax.vmap(ahead)(places)
+
+
+def _shares(covered: np.ndarray, count: np.ndarray) -> np.ndarray:
+    return np.where(count > 0, covered / np.maximum(count, 1), np.nan)

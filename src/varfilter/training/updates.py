@@ -1,0 +1,252 @@
+"""Training: a generator of updates, many of them in one dispatch."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from varfilter import devices as placing
+from varfilter._arguments import require_fraction, require_key, require_positive
+from varfilter.data.batches import Batch, RandomWindows, prefetched
+from varfilter.learning import EndToEnd, Learning, Metrics, TimeParallel
+
+LONGEST_GAP = 5
+
+
+class Thinning(eqx.Module):
+    """How much is hidden: a share of the elements, and gaps of 1 to 5 whole steps.
+
+    A model that is always shown all of the past learns to predict one step ahead, too surely
+    where the rows are few. Behind a gap it is scored on several, with its own predictions for a
+    past, as when it forecasts.
+    """
+
+    elements: float = eqx.field(static=True, default=0.1)
+    gaps: float = eqx.field(static=True, default=0.04)
+
+    def __check_init__(self):
+        require_fraction("elements", self.elements, "It is the share of elements to hide.")
+        require_fraction("gaps", self.gaps, "It is the chance that a gap begins at a step.")
+
+    def __call__(self, batch: Batch, key: PRNGKeyArray) -> Batch:
+        """The batch with NaN where something is hidden; `gaps` is the chance that one begins."""
+        key_elements, key_steps = jax.random.split(key)
+        hidden = jax.random.uniform(key_elements, batch.xs.shape) < self.elements
+        steps = self._in_gaps(batch.xs.shape[:2], key_steps)
+        steps = steps.reshape(steps.shape + (1,) * (batch.xs.ndim - 2))
+        return batch._replace(xs=jnp.where(hidden | steps, jnp.nan, batch.xs))
+
+    def _in_gaps(self, shape: tuple[int, ...], key: PRNGKeyArray) -> Bool[Array, "batch time"]:
+        key_begin, key_length = jax.random.split(key)
+        begins = jax.random.uniform(key_begin, shape) < self.gaps
+        length = jax.random.randint(key_length, shape, 1, LONGEST_GAP + 1)
+        hidden = begins
+        for lag in range(1, min(LONGEST_GAP, shape[1])):
+            reaches = (begins & (length > lag))[:, :-lag]
+            hidden = hidden | jnp.pad(reaches, ((0, 0), (lag, 0)))
+        return hidden
+
+
+Learner = TimeParallel | EndToEnd
+Weight = Callable[[Int[Array, ""]], Float[Array, ""]]
+
+
+class Fitted(eqx.Module):
+    """What was learned so far, and the metrics of the updates since the last time, in order."""
+
+    learning: Learning
+    metrics: Metrics
+
+    @property
+    def num_updates(self) -> int:
+        """All updates that were made."""
+        return int(self.learning.num_updates)
+
+
+class Annealing(eqx.Module):
+    """The weight of the KL: ((update // updates_per_epoch) / num_epochs)^power, then 1.
+
+    The original's code raises it once an epoch, squared; the paper says linearly.
+    """
+
+    num_epochs: int = eqx.field(static=True, default=0)
+    updates_per_epoch: int = eqx.field(static=True, default=1)
+    power: float = eqx.field(static=True, default=2.0)
+
+    def __check_init__(self):
+        require_positive("updates_per_epoch", self.updates_per_epoch)
+        if self.num_epochs < 0 or not self.power > 0.0:
+            raise ValueError(
+                "`num_epochs` must not be negative and `power` must be positive; got"
+                f" {self.num_epochs} and {self.power}."
+            )
+
+    def __call__(self, update: Int[Array, ""]) -> Float[Array, ""]:
+        """The weight in this update, counted from 0."""
+        epoch = (update // self.updates_per_epoch).astype(jnp.result_type(float))
+        if self.num_epochs == 0:
+            return jnp.ones_like(epoch)
+        return jnp.minimum(epoch / self.num_epochs, 1.0) ** self.power
+
+
+def fit(
+    learner: Learner,
+    learning: Learning,
+    windows: RandomWindows,
+    key: PRNGKeyArray,
+    *,
+    num_updates: int,
+    updates_per_dispatch: int = 10,
+    updates_per_epoch: int | None = None,
+    kl_weight: Weight | None = None,
+    thinning: Thinning | None = None,
+    devices: Mesh | None = None,
+) -> Iterator[Fitted]:
+    """Learn until `num_updates` were made in all; yields after every `updates_per_dispatch`.
+
+    It also yields at the end of each epoch, if `updates_per_epoch` says when that is.
+
+    Batch and randomness of an update depend on its number and the key alone: to resume, call
+    it with the `learning` of a checkpoint and the same key, and it gives the numbers of a run
+    that was never interrupted. Everything else (progress bars, checkpoints, early stopping)
+    is for the caller between two yields; to stop, leave the loop.
+
+    Windows that lie on the device are drawn there, in the same dispatch as the updates; others
+    are read ahead, one update a dispatch. The first step of a window is conditioned on, and not
+    scored. `kl_weight` is a function of the number of the update, such as `Annealing`;
+    `thinning` hides some of each batch, and needs a learner with `complete=False`.
+
+    With `devices`, `device_mesh(batch_size)`, each of them learns from its share of each batch;
+    the numbers are those of one device to rounding. What is yielded lies on one device, in each
+    process. Of several processes all begin with the `learning` of the first, and all must do
+    the same between two yields, but for files, which `is_first_process` writes.
+    """
+    require_key(key)
+    require_positive("num_updates", num_updates)
+    require_positive("updates_per_dispatch", updates_per_dispatch)
+    epoch = num_updates if updates_per_epoch is None else updates_per_epoch
+    require_positive("updates_per_epoch", epoch)
+    if windows.num_steps < 2:
+        raise ValueError(
+            f"`windows` must have at least 2 steps, one to condition on; got {windows.num_steps}."
+        )
+    if thinning is not None and learner.complete:
+        raise ValueError(
+            "`thinning` hides observations, but `learner` has `complete=True`, a promise that"
+            " none is missing. Give `complete=False`."
+        )
+    weight = Annealing() if kl_weight is None else kl_weight
+    update = _Update(learner, key, weight, thinning)
+    on_host = isinstance(windows.values, np.ndarray)
+    if devices is not None:
+        placing.require_mesh(devices, windows.batch_size)
+        settings = (update, num_updates, updates_per_dispatch)
+        placing.require_agreement("The arguments of `fit`", windows.lengths, *settings)
+        learning = placing.replicated(devices, placing.of_first_process(learning))
+        windows = windows if on_host else placing.replicated(devices, windows)
+    first = int(learning.num_updates)
+    if on_host:
+        dispatch = _from_host(update, windows, first, devices)
+    else:
+        dispatch = _on_device(update, windows, updates_per_dispatch, devices)
+    while first < num_updates:
+        # The grids are counted from 0: a resumed run makes the dispatches of an unbroken one.
+        ends = (first - first % size + size for size in (updates_per_dispatch, epoch))
+        end = min(*ends, num_updates)
+        learning, metrics = dispatch(learning, first, end)
+        yield Fitted(learning if devices is None else placing.local(learning), metrics)
+        first = end
+
+
+class _Update(eqx.Module):
+    """One update as a function of its number and its batch; all else is fixed."""
+
+    learner: Learner
+    key: PRNGKeyArray
+    weight: Weight
+    thinning: Thinning | None
+
+    @property
+    def key_windows(self) -> PRNGKeyArray:
+        return jax.random.fold_in(self.key, 0)
+
+    def __call__(self, learning: Learning, batch: Batch, i: Any) -> tuple[Learning, Metrics]:
+        if self.thinning is not None:
+            batch = self.thinning(batch, jax.random.fold_in(jax.random.fold_in(self.key, 2), i))
+        return self.learner.update(
+            learning,
+            batch.xs[:, 1:],
+            jax.random.fold_in(jax.random.fold_in(self.key, 1), i),
+            mask=batch.mask[:, 1:],
+            x0=batch.xs[:, 0],
+            kl_weight=self.weight(jnp.asarray(i, jnp.int32)),
+        )
+
+
+def _on_device(
+    update: _Update, windows: RandomWindows, most: int, devices: Mesh | None
+) -> Callable[[Learning, int, int], tuple[Learning, Metrics]]:
+    @eqx.filter_jit
+    def dispatch(learning: Learning, windows: RandomWindows, first: Array, end: Array) -> Any:
+        arrays, static = eqx.partition(learning, eqx.is_array)
+
+        def one(i: Array, arrays: Any) -> tuple[Any, Metrics]:
+            batch = placing.spread(windows.windows(i, update.key_windows))
+            after, metrics = update(eqx.combine(arrays, static), batch, i)
+            return placing.everywhere((eqx.filter(after, eqx.is_array), metrics))
+
+        shapes = eqx.filter_eval_shape(one, first, arrays)[1]
+        empty = jax.tree.map(lambda s: jnp.zeros((most, *s.shape), s.dtype), shapes)
+
+        # A loop whose end is not known to the compiler: the last dispatch of a run, or the first
+        # after a resumption, may be shorter, and is the same program.
+        def body(i: Array, carry: Any) -> Any:
+            arrays, kept = carry
+            arrays, metrics = one(i, arrays)
+            kept = jax.tree.map(lambda k, m: k.at[i - first].set(m), kept, metrics)
+            return arrays, kept
+
+        arrays, kept = jax.lax.fori_loop(first, end, body, (arrays, empty))
+        return eqx.combine(arrays, static), kept
+
+    def call(learning: Learning, first: int, end: int) -> tuple[Learning, Metrics]:
+        bounds = (jnp.asarray(n, jnp.int32) for n in (first, end))
+        with placing.in_force(devices):
+            learning, kept = dispatch(learning, windows, *bounds)
+        kept = kept if devices is None else placing.local(kept)
+        return learning, jax.tree.map(lambda m: m[: end - first], kept)
+
+    return call
+
+
+def _from_host(
+    update: _Update, windows: RandomWindows, first_step: int, devices: Mesh | None
+) -> Callable[[Learning, int, int], tuple[Learning, Metrics]]:
+    part = slice(None) if devices is None else placing.part(devices, windows.batch_size)
+    batches = prefetched(windows, update.key_windows, first_step=first_step, part=part)
+
+    @eqx.filter_jit
+    def spread_update(learning: Learning, batch: Batch, i: Array) -> tuple[Learning, Metrics]:
+        return placing.everywhere(update(learning, batch, i))
+
+    def one(learning: Learning, batch: Batch, i: int) -> tuple[Learning, Metrics]:
+        if devices is None:
+            return update(learning, batch, i)
+        batch = placing.sharded(devices, batch)
+        with placing.in_force(devices):
+            learning, metrics = spread_update(learning, batch, jnp.asarray(i, jnp.int32))
+        return learning, placing.local(metrics)
+
+    def call(learning: Learning, first: int, end: int) -> tuple[Learning, Metrics]:
+        kept = []
+        for i in range(first, end):
+            learning, metrics = one(learning, next(batches), i)
+            kept.append(metrics)
+        return learning, jax.tree.map(lambda *each: jnp.stack(each), *kept)
+
+    return call
