@@ -19,7 +19,7 @@ import optax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, PRNGKeyArray
 
-from varfilter import distributions, oracles
+from varfilter import distributions
 from varfilter.filtering import run
 from varfilter.filters import KalmanFilter, ParticleFilter, VariationalFilter
 from varfilter.filters.base import AbstractFilter
@@ -31,6 +31,7 @@ from varfilter.models import SRNN, LinearGaussian
 from varfilter.models.linear_gaussian import condition
 from varfilter.prediction import generate
 from varfilter.stream import Stream
+from varfilter.testing import oracles
 
 
 @dataclass(frozen=True)
