@@ -25,7 +25,7 @@ from varfilter.data.sets.timit import timit as timit
 from varfilter.data.sets.timit import timit_sample as timit_sample
 from varfilter.data.sets.weizmann import weizmann as weizmann
 from varfilter.data.splits import split_by_sequence as split_by_sequence
-from varfilter.data.tables.read import Table as Table
-from varfilter.data.tables.read import table as table
+from varfilter.data.tables.read import read_table as read_table
+from varfilter.data.tables.schema import TableSchema as TableSchema
 from varfilter.data.video import read_video as read_video
 from varfilter.data.video import video_folder as video_folder

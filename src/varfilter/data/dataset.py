@@ -12,7 +12,7 @@ import numpy as np
 
 from varfilter._arguments import kind, require_positive
 from varfilter.data.ragged import Ragged
-from varfilter.distributions import AbstractDistribution
+from varfilter.distributions import AbstractDistribution, Bernoulli
 
 SPLITS = ("train", "valid", "test")
 # How many numbers are in memory, in double precision, while a large set is gone through.
@@ -31,6 +31,16 @@ class Family:
     width: float | int | None = None
     low: float | int | None = None
     high: float | int | None = None
+
+    @property
+    def is_binary(self) -> bool:
+        """Whether the values are 0 and 1."""
+        return issubclass(self.distribution, Bernoulli)
+
+    @property
+    def has_levels(self) -> bool:
+        """Whether the values are on a grid of levels, and have probabilities, not densities."""
+        return self.is_binary or self.width is not None
 
 
 @dataclass(frozen=True)
@@ -93,6 +103,11 @@ class Dataset:
     - `family`: of an observation, or one for each column of a table.
     - `names`: of the sequences, by split, where they have any (files, speakers).
     - `columns`: of the user's table. `rate`: rows in a second, for sound and video.
+    - `medium`: what it is a recording of, by the name it has in `varfilter.media`; empty: told
+      by the shape of a row.
+    - `schema`: what else its medium must know to read others like it (of a table, the
+      `TableSchema`). `times`: of the rows, by split, where the recording has them.
+    - `notes`: sentences on how it was read, where there was something to decide.
     """
 
     name: str
@@ -105,6 +120,10 @@ class Dataset:
     names: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     columns: tuple[str, ...] = ()
     rate: float | int | None = None
+    medium: str = ""
+    schema: Any = None
+    times: dict[str, Ragged] = dataclasses.field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self):
         require_positive("rows_per_step", self.rows_per_step)
@@ -152,6 +171,38 @@ class Dataset:
         num_steps = len(rows) // self.rows_per_step
         rows = np.asarray(rows[: num_steps * self.rows_per_step], np.float32)
         return self.scaling(rows).reshape(num_steps, *self.observation_shape)
+
+    @property
+    def families(self) -> tuple[Family, ...]:
+        """One for each column of a table; else the one that all elements share."""
+        return self.family if isinstance(self.family, tuple) else (self.family,)
+
+    @property
+    def is_binary(self) -> bool:
+        """Whether every element of an observation is 0 or 1."""
+        return all(family.is_binary for family in self.families)
+
+    def has_gaps(self, split: str) -> bool:
+        """Whether an element of the split is missing."""
+        values = self.split(split).values
+        return values.dtype.kind == "f" and bool(np.isnan(values).any())
+
+    def sequence_names(self, split: str) -> tuple[str, ...]:
+        """The names of the sequences of a split; those that have none are numbered."""
+        count = len(self.split(split))
+        return self.names.get(split) or tuple(f"sequence {i}" for i in range(count))
+
+    def by_column(self, xs: Any) -> dict[str, np.ndarray]:
+        """Numbers in the model's units (..., columns) in the user's units, by column."""
+        xs = np.asarray(xs, np.float64)
+        if xs.ndim < 1 or xs.shape[-1] != len(self.columns):
+            listed = ", ".join(self.columns[:6]) + (", ..." if len(self.columns) > 6 else "")
+            raise ValueError(
+                f"`xs` must have a last axis of {len(self.columns)}, one for each column"
+                f" ({listed}); got {kind(xs)}."
+            )
+        values = self.scaling.restore(xs)
+        return {name: values[..., i] for i, name in enumerate(self.columns)}
 
     def sha256(self) -> str:
         """Of the numbers of all splits and how they are scaled: two runs saw the same data."""

@@ -1,26 +1,23 @@
 """The user's own tables: any columns of numbers, in time, as a data set; and new ones like it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
-from varfilter._arguments import kind
 from varfilter.data.dataset import SPLITS, Dataset
-from varfilter.data.ragged import Ragged
 from varfilter.data.tables.columns import (
     KINDS,
     family_of,
     infer_kind,
     require_resolved,
     scaling_of,
-    unfit,
     unknown,
 )
 from varfilter.data.tables.files import Columns, read_columns
-from varfilter.data.tables.grid import on_grid, overwritten, places, require_dense, usual_step
+from varfilter.data.tables.grid import usual_step
 from varfilter.data.tables.layout import (
     Layout,
     Part,
@@ -31,88 +28,19 @@ from varfilter.data.tables.layout import (
     parts_of,
     require_distinct,
     require_split,
-    sequences_of,
     splits_sequences,
     widened,
 )
-from varfilter.data.tables.notes import notes_of, require_few_merged
-
-# Rows of a new table, gaps included, that are never too many.
-LONGEST_NEW = 1_000_000
-
-
-class Readings(NamedTuple):
-    """Sequences of a new table: in the user's units, in the model's, when, and their names."""
-
-    rows: Ragged
-    xs: Ragged
-    times: Ragged
-    names: tuple[str, ...]
+from varfilter.data.tables.schema import (
+    TableSchema,
+    gridded,
+    notes_of,
+    require_few_merged,
+    require_kind,
+)
 
 
-@dataclass(frozen=True)
-class Table:
-    """A table as a data set, and what is needed to read another like it.
-
-    - `kinds`: numeric, binary or count, by column. `left_out`: the reason, by column.
-    - `times`: of the rows, by split, as the data set's sequences are: dates (UTC where the
-      table gives offsets), numbers, or the number of the row in its sequence.
-    - `step`: the distance of two rows in time, in seconds between dates; None: rows are steps.
-    - `num_merged`: rows that lost a value to a later one at the same step. `notes`: sentences
-      on how the table was read.
-    """
-
-    dataset: Dataset
-    kinds: dict[str, str]
-    left_out: dict[str, str]
-    times: dict[str, Ragged]
-    layout: Layout
-    step: float | None
-    num_merged: int = 0
-    notes: tuple[str, ...] = ()
-
-    def restore(self, xs: Any) -> dict[str, np.ndarray]:
-        """Numbers in the model's units (..., columns) in the user's, by column."""
-        xs = np.asarray(xs, np.float64)
-        columns = self.dataset.columns
-        if xs.ndim < 1 or xs.shape[-1] != len(columns):
-            raise ValueError(
-                f"`xs` must have a last axis of {len(columns)}, one for each column"
-                f" ({', '.join(columns[:6])}{', ...' if len(columns) > 6 else ''}); got {kind(xs)}."
-            )
-        values = self.dataset.scaling.restore(xs)
-        return {name: values[..., i] for i, name in enumerate(columns)}
-
-    def read_like(self, source: Any) -> Readings:
-        """A new table with the same columns, kinds, step and scaling, to be filtered.
-
-        The columns may stand in another order, and others beside them.
-        """
-        names = (self.layout.sequence or "", *(self.layout.long or ())[:1])
-        columns = read_columns(source, as_text=names)
-        layout = self.layout.for_array(columns)
-        absent = [name for name in layout.reserved if name not in columns]
-        columns = columns if absent else widened(columns, layout)
-        absent += [name for name in self.dataset.columns if name not in columns]
-        if absent:
-            listed = ", ".join(repr(name) for name in absent)
-            raise ValueError(
-                f"`source` lacks the columns {listed}, which the first table had. Give them all;"
-                " values that are missing may be left empty."
-            )
-        values, _ = chosen(columns, layout, self.dataset.columns)
-        rows = arranged(columns, layout, values)
-        for name, kind_of, column in zip(values, self.kinds.values(), rows.values.T, strict=True):
-            _require_kind(name, kind_of, column, rows, given=True)
-        step = 1 if self.step is None else layout.clock.distance(self.step)
-        parts = {"all": sequences_of(rows)}
-        # The step is known to be right: a few rows may well lie far apart.
-        found, times = _gridded(rows, layout, step, parts, at_least=LONGEST_NEW)[0]["all"]
-        xs = Ragged(self.dataset.scaling(found.values), found.lengths)
-        return Readings(found, xs, times, rows.names)
-
-
-def table(
+def read_table(
     source: Any,
     *,
     time: str | Literal[False] | None = None,
@@ -124,7 +52,7 @@ def table(
     split: Literal["auto", "sequence", "time"] = "auto",
     fractions: Sequence[float] = (0.8, 0.1, 0.1),
     seed: int = 0,
-) -> Table:
+) -> Dataset:
     """A table of sensors, from a file, a data frame or arrays, as a data set.
 
     `source` is a path (.csv, .csv.gz, .tsv, .parquet, .npy, .npz), a pandas or polars frame, an
@@ -140,7 +68,8 @@ def table(
       one row in a hundred were lost to another at the same point.
     - `sequence`: the column that tells sequences apart. None: the only one named sequence,
       series, run, episode, trial or session, or so with `_id`; False, or none: all rows are one.
-    - `columns`: to observe, in this order. None: all that hold numbers; see `Table.left_out`.
+    - `columns`: to observe, in this order. None: all that hold numbers; `schema.left_out` says
+      why each of the others does not.
     - `long`: the columns of (variable, value), if each row is one reading; variables are sorted.
     - `kinds`: `numeric`, `binary` or `count` by column. Not given: booleans, or at least
       20 zeros and ones and both, are binary; at least 20 whole numbers from 0 to 1000, three
@@ -178,17 +107,16 @@ def table(
         require_resolved(name, kinds_of[name], column[training])
 
     grid_step = given_step or _usual_step(rows, layout, parts["train"])
-    gridded, num_merged = _gridded(rows, layout, grid_step, parts)
+    found_rows, num_merged = gridded(rows, layout, grid_step, parts)
     if step is None:
         require_few_merged(clock, grid_step, num_merged, len(rows.values))
-    train = gridded["train"][0]
-    scaling = scaling_of(kinds_of.values(), train.values)
+    split_rows = {name: found_rows[name][0] for name in SPLITS}
+    schema = TableSchema(kinds_of, layout, clock.seconds(grid_step), left_out, num_merged)
+    scaling = scaling_of(kinds_of.values(), split_rows["train"].values)
     offsets, scales = np.asarray(scaling.offset), np.asarray(scaling.scale)
-    dataset = Dataset(
+    return Dataset(
         name=Path(source).name.split(".")[0] if isinstance(source, str | Path) else "table",
-        train=train,
-        valid=gridded["valid"][0],
-        test=gridded["test"][0],
+        **split_rows,
         family=tuple(
             family_of(kinds_of[name], float(offset), float(scale))
             for name, offset, scale in zip(names, offsets, scales, strict=True)
@@ -196,21 +124,17 @@ def table(
         scaling=scaling,
         names={s: tuple(rows.names[i] for i, _, _ in parts[s]) for s in SPLITS if rows.names},
         columns=names,
+        medium="table",
+        schema=schema,
+        times={name: found_rows[name][1] for name in SPLITS},
+        notes=notes_of(
+            found,
+            schema,
+            split_rows,
+            inferred=step is None,
+            by_sequence=splits_sequences(rows, split),
+        ),
     )
-    times = {name: gridded[name][1] for name in SPLITS}
-    shown_step = clock.seconds(grid_step)
-    notes = notes_of(
-        found,
-        layout,
-        shown_step,
-        inferred=step is None,
-        by_sequence=splits_sequences(rows, split),
-        kinds=kinds_of,
-        left_out=left_out,
-        num_merged=num_merged,
-        gridded={name: gridded[name][0] for name in SPLITS},
-    )
-    return Table(dataset, kinds_of, left_out, times, layout, shown_step, num_merged, notes)
 
 
 def _observed(
@@ -253,19 +177,8 @@ def _kinds(
     kinds: dict[str, str] = {}
     for name, form, column in zip(names, rows.forms, rows.values.T, strict=True):
         kinds[name] = given.get(name) or infer_kind(column[training], form)
-        _require_kind(name, kinds[name], column, rows, given=name in given)
+        require_kind(name, kinds[name], column, rows, given=name in given)
     return kinds
-
-
-def _require_kind(name: str, kind_of: str, column: np.ndarray, rows: Rows, *, given: bool) -> None:
-    places = unfit(kind_of, column)
-    if places.size:
-        what = "0 and 1" if kind_of == "binary" else "whole numbers from 0 to 16777216"
-        fix = "Correct it" if given else f"Give `kinds={{{name!r}: 'numeric'}}`"
-        raise ValueError(
-            f"Column `{name}` is a {kind_of} one, of {what}{'' if given else ' (as trained on)'},"
-            f" but has {column[places[0]]:g}{rows.at(int(places[0]))}. {fix}."
-        )
 
 
 def _usual_step(rows: Rows, layout: Layout, parts: list[Part]) -> float | int:
@@ -281,38 +194,6 @@ def _usual_step(rows: Rows, layout: Layout, parts: list[Part]) -> float | int:
             " for training. Give `step`."
         )
     return step
-
-
-def _gridded(
-    rows: Rows,
-    layout: Layout,
-    step: float | int,
-    parts: Mapping[str, list[Part]],
-    *,
-    at_least: int = 0,
-) -> tuple[dict[str, tuple[Ragged, Ragged]], int]:
-    """Rows and their times on the grid, by split, and how many lost a value to another.
-
-    A grid begins where its sequence does.
-    """
-    points = {
-        part: places(rows.stamps[part[1] : part[2]], rows.stamps[rows.starts[part[0]]].item(), step)
-        for some in parts.values()
-        for part in some
-    }
-    runs = [rows.stamps[begin:end] for _, begin, end in points]
-    require_dense(layout.clock, runs, points.values(), at_least=at_least)
-    gridded: dict[str, tuple[Ragged, Ragged]] = {}
-    for name, some in parts.items():
-        values = [on_grid(rows.values[part[1] : part[2]], points[part]) for part in some]
-        stamps = [
-            rows.stamps[rows.starts[part[0]]] + (points[part][0] + np.arange(len(v))) * step
-            for part, v in zip(some, values, strict=True)
-        ]
-        times = [layout.clock.times(each) for each in stamps]
-        gridded[name] = Ragged.of(values), Ragged.of(times)
-    lost = [len(overwritten(rows.values[a:b], at)) for (_, a, b), at in points.items()]
-    return gridded, sum(lost)
 
 
 def _beside(columns: Columns, layout: Layout) -> list[str]:
