@@ -1,24 +1,22 @@
 """What an experiment is: a model, data, a filter, optimizers and a schedule, as a frozen object."""
 
 import dataclasses
-import difflib
 import types
 import typing
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
-import numpy as np
 
 from varfilter.data.batches import RandomWindows
 from varfilter.data.dataset import SPLITS, Dataset
 from varfilter.experiments.filters import FilterChoice
 from varfilter.experiments.models import SRNNSizes, SVGSizes, TableSizes, VRNNSizes
 from varfilter.experiments.schedule import Optimizers, Schedule
-from varfilter.experiments.source import Source
 from varfilter.filters import AbstractFilter
 from varfilter.learning import EndToEnd, TimeParallel
+from varfilter.media import Source, medium_named
 from varfilter.model import AbstractModel
 
 Sizes = VRNNSizes | SRNNSizes | SVGSizes | TableSizes
@@ -31,7 +29,7 @@ class Published:
     """What the paper prints for an experiment, in nats per step.
 
     `corrected` divides by the steps that were scored, if the released evaluation made the
-    printed number (spec 8); that is what our `nats` compares with.
+    printed number; that is what our `nats` compares with.
     """
 
     table: str
@@ -71,11 +69,11 @@ class Experiment:
     published: Published | None = None
 
     def keys(self) -> Keys:
-        """From the seed."""
+        """The random keys of a run, all from its seed."""
         return Keys(*jax.random.split(jax.random.key(self.seed), 4))
 
     def windows(self, dataset: Dataset, *, on_device: bool = True) -> RandomWindows:
-        """The training batches."""
+        """The source of the training batches: random windows of the training part."""
         lengths = dataset.train.lengths // dataset.rows_per_step
         num_steps = self.schedule.window_steps(lengths)
         return RandomWindows(dataset, num_steps, self.schedule.batch_size, on_device=on_device)
@@ -86,15 +84,9 @@ class Experiment:
         model = self.model.build(dataset, keys.model)
         filter = self.filter.build(model, keys.filter)
         complete = self.schedule.thinning() is None
-        complete = complete and not any(has_gaps(dataset, split) for split in SPLITS)
+        complete = complete and not any(dataset.has_gaps(split) for split in SPLITS)
         learner = self.optimizer.learner(filter, updates_per_epoch, complete=complete)
         return Built(model, filter, learner)
-
-
-def has_gaps(dataset: Dataset, split: str) -> bool:
-    """Whether an element of the split is missing."""
-    values = dataset.split(split).values
-    return values.dtype.kind == "f" and bool(np.isnan(values).any())
 
 
 def as_json(value: Any) -> Any:
@@ -105,9 +97,13 @@ def as_json(value: Any) -> Any:
     return [as_json(v) for v in value] if isinstance(value, tuple | list) else value
 
 
-def from_json(value: Any) -> Experiment:
-    """What `as_json` made, back; newer fields have their defaults, retired ones are left out."""
-    found = _decoded(value)
+def from_json(value: Any, medium: str) -> Experiment:
+    """What `as_json` made, as an experiment again.
+
+    Newer fields have their defaults, and retired ones are left out. `medium` is that of the data:
+    records of version 0.1.0 call every source alike.
+    """
+    found = _decoded(value, medium)
     if not isinstance(found, Experiment):
         raise ValueError(f"`value` must describe an Experiment; got {type(found).__name__}.")
     return found
@@ -121,12 +117,6 @@ def differences(first: Experiment, second: Experiment) -> dict[str, tuple[Any, A
         for name in {**one, **two}
         if one.get(name) != two.get(name)
     }
-
-
-def nearest(name: str, names: Iterable[str]) -> str:
-    """` Did you mean ...?`, or nothing."""
-    close = difflib.get_close_matches(name, list(names), 1, 0.5)
-    return f" Did you mean {close[0]!r}?" if close else ""
 
 
 def _kinds(root: type) -> dict[str, type]:
@@ -145,20 +135,28 @@ def _kinds(root: type) -> dict[str, type]:
     return found
 
 
-def _decoded(value: Any) -> Any:
+def _decoded(value: Any, medium: str) -> Any:
     if isinstance(value, list):
-        return tuple(_decoded(v) for v in value)
+        return tuple(_decoded(v, medium) for v in value)
     if not isinstance(value, dict):
         return value
-    kinds = _kinds(Experiment)
+    source = medium_named(medium).source
+    kinds = _kinds(Experiment) | {source.__name__: source}
     kind = value.get("kind")
+    if kind == Source.__name__:
+        # It had the options of all media, of which the others are None.
+        names = {field.name for field in dataclasses.fields(source)}
+        value = {name: v for name, v in value.items() if name in names or v is not None}
+        kind = source.__name__
     if kind not in kinds:
         raise ValueError(
             f"{kind!r} is no part of an experiment that this varfilter knows. It was written by a"
             " newer one: update varfilter."
         )
     known = {field.name for field in dataclasses.fields(kinds[kind])}
-    given = {name: _decoded(v) for name, v in value.items() if name not in ("kind", *RETIRED)}
+    given = {
+        name: _decoded(v, medium) for name, v in value.items() if name not in ("kind", *RETIRED)
+    }
     if unknown := sorted(set(given) - known):
         raise ValueError(
             f"{kind} has no field {unknown[0]!r} in this varfilter. It was written by a newer one:"

@@ -1,12 +1,14 @@
-"""The experiments of the paper (spec 7), each with its baseline and with AVF, by name."""
+"""The experiments that have a name: those of the paper, the same on free data, and tables."""
 
 from dataclasses import replace
+from pathlib import Path
 
+from varfilter._arguments import nearest
 from varfilter.experiments.experiment import Experiment, Published
 from varfilter.experiments.filters import AVF, Baseline, FilterChoice
-from varfilter.experiments.models import SRNNSizes, SVGSizes, VRNNSizes
+from varfilter.experiments.models import SRNNSizes, SVGSizes, TableSizes, VRNNSizes
 from varfilter.experiments.schedule import Adam, Optimizers, Schedule
-from varfilter.experiments.source import Source
+from varfilter.media import Source, medium_named, source_of
 
 MUSIC = {
     # name: (data set, epochs from one validation to the next,
@@ -32,7 +34,7 @@ def _speech() -> tuple[Experiment, ...]:
     )
     fast, slow = Adam(1e-3), Adam(1e-4)
     clipped = Adam(1e-3, clip_norm=1000.0), Adam(1e-4, clip_norm=1000.0)
-    timit = Source("timit")
+    timit = source_of("timit")
     return (
         Experiment(
             "vrnn-timit-baseline", timit, VRNNSizes(),
@@ -77,26 +79,26 @@ def _music() -> tuple[Experiment, ...]:
         full_weight = replace(annealed, annealing_epochs=0)
         found += [
             Experiment(
-                f"srnn-{name}-baseline", Source(source), SRNNSizes(), FilterChoice(Baseline()),
+                f"srnn-{name}-baseline", source_of(source), SRNNSizes(), FilterChoice(Baseline()),
                 Optimizers(), annealed, published=Published("table-3", *baseline),
             ),
             Experiment(
-                f"srnn-{name}-avf", Source(source), SRNNSizes(), avf_filter,
+                f"srnn-{name}-avf", source_of(source), SRNNSizes(), avf_filter,
                 avf_optimizers, full_weight, published=Published("table-3", *avf),
             ),
         ]  # fmt: skip
     return tuple(found)
 
 
-def _films() -> tuple[Experiment, ...]:
+def _videos() -> tuple[Experiment, ...]:
     schedule = Schedule(num_epochs=100, batch_size=20, num_steps=21)
     return (
         Experiment(
-            "svg-kth-baseline", Source("kth"), SVGSizes(), FilterChoice(Baseline(hidden_size=256)),
+            "svg-kth-baseline", source_of("kth"), SVGSizes(), FilterChoice(Baseline(hidden_size=256)),
             Optimizers(), schedule, published=Published("table-2", 15097, 15297),
         ),
         Experiment(
-            "svg-kth-avf", Source("kth"), SVGSizes(), FilterChoice(AVF(num_layers=1)),
+            "svg-kth-avf", source_of("kth"), SVGSizes(), FilterChoice(AVF(num_layers=1)),
             Optimizers(num_phi_steps=20), schedule, published=Published("table-2", 11714, 11870),
         ),
     )  # fmt: skip
@@ -107,17 +109,73 @@ def _at_hand(experiment: Experiment) -> Experiment:
     model, data, method = experiment.name.split("-")
     other = {"timit": "timit-sample", "kth": "weizmann"}[data]
     found = replace(
-        experiment, name=f"{model}-{other}-{method}", data=Source(other), published=None
+        experiment, name=f"{model}-{other}-{method}", data=source_of(other), published=None
     )
     if isinstance(found.model, SVGSizes):
-        # Near the noise of real films from the start: with 1 the latents are worth nothing for
+        # Near the noise of real videos from the start: with 1 the latents are worth nothing for
         # so long that learning gives them up.
         return replace(found, model=replace(found.model, std=0.05))
     return found
 
 
-def paper_experiments() -> dict[str, Experiment]:
-    """All of them, in the order of the paper; then the same on the data at hand."""
-    published = (*_speech(), *_films(), *_music())
-    at_hand = map(_at_hand, (*_speech(), *_films()))
-    return {experiment.name: experiment for experiment in (*published, *at_hand)}
+def _table() -> Experiment:
+    """A small SRNN under AVF, for the user's own tables and other data of few numbers a step.
+
+    Its sizes and windows are chosen by what the data hold. Some of each window is hidden: a model
+    that is always shown all of the past learns to predict one step ahead, and is too sure of
+    itself further on.
+    """
+    adam = Adam(5e-3, decay=0.9, clip_norm=5.0)
+    return Experiment(
+        "table",
+        medium_named("table").source("your own file"),
+        TableSizes(),
+        FilterChoice(AVF(encode_observation=True, hidden_size=64, num_layers=1)),
+        Optimizers(replace(adam, weight_decay=0.1), adam, num_phi_steps=4),
+        Schedule(
+            num_epochs=30,
+            batch_size=48,
+            num_steps=None,
+            windows_per_epoch=2400,
+            hidden_elements=0.1,
+            hidden_gaps=0.04,
+        ),
+    )
+
+
+# In the order of the paper; then the same on the data at hand; then the user's own.
+EXPERIMENTS: dict[str, Experiment] = {
+    experiment.name: experiment
+    for experiment in (
+        *_speech(),
+        *_videos(),
+        *_music(),
+        *map(_at_hand, (*_speech(), *_videos())),
+        _table(),
+    )
+}
+# Those that are trained on the user's data, which the command line takes in the place of a name.
+TEMPLATES = ("table",)
+
+
+def experiment_named(name: str) -> Experiment:
+    """Look up an experiment by its name; the error for another has the nearest name."""
+    if name in TEMPLATES:
+        raise ValueError(
+            "The experiment for tables takes its sizes from yours: give the path of the file in"
+            " the place of a name, such as `varfilter train readings.csv`."
+        )
+    if name in EXPERIMENTS:
+        return EXPERIMENTS[name]
+    raise ValueError(
+        f"There is no experiment {name!r}.{nearest(name, EXPERIMENTS)} `varfilter list` shows them"
+        " all; or give the path of a table, such as readings.csv, or the folder of a run."
+    )
+
+
+def own_experiment(source: Source) -> Experiment:
+    """The model, sizes and schedule that suit the user's own data, by their medium."""
+    like = EXPERIMENTS[medium_named(source.medium).experiment]
+    path = Path(source.source)
+    name = path.name if path.is_dir() else path.name.split(".")[0]
+    return replace(like, name=name or like.name, data=source, published=None)

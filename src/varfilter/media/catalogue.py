@@ -1,77 +1,204 @@
-"""Data sets by name or by path: where they are looked for, and one function that reads any."""
+"""The media that there are: which of them some data are, and one function that loads any."""
 
-import zipfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from varfilter.data.audio import SUFFIXES, audio_folder
-from varfilter.data.dataset import SPLITS, Dataset
-from varfilter.data.midi import midi_folder
-from varfilter.data.rolls import read_rolls
-from varfilter.data.sets.registry import ENTRIES
-from varfilter.data.tables.read import Table, table
-from varfilter.data.video import IMAGES, VIDEOS, video_folder
+import numpy as np
 
-CATALOGUE = {entry.name: entry for entry in ENTRIES}
-MIDI = frozenset({".mid", ".midi"})
-ROLLS = frozenset({".pickle", ".pkl", ".p", ".pck", ".mat"})
-# Of what a folder may be full, the endings of such files, and what reads the folder.
-FOLDERS: dict[str, tuple[frozenset[str], Callable[..., Dataset]]] = {
-    "MIDI": (MIDI, midi_folder),
-    "sound": (frozenset(SUFFIXES), audio_folder),
-    "film": (VIDEOS, video_folder),
+from varfilter._arguments import kind, nearest
+from varfilter.data.dataset import Dataset
+from varfilter.data.sets.registry import CATALOGUE, entry_named, read_set, require_options
+from varfilter.filters.base import Filtered
+from varfilter.media.array import ArrayMedium
+from varfilter.media.base import AbstractMedium, Figure, NewSequence, Source
+from varfilter.media.formats import Row
+from varfilter.media.music import MusicMedium
+from varfilter.media.rows import (
+    filtering_of,
+    quantile_name,
+    require_shape,
+    restored,
+    times_from,
+)
+from varfilter.media.sound import SoundMedium
+from varfilter.media.table import TableMedium
+from varfilter.media.video import VideoMedium
+from varfilter.prediction import Forecast
+
+# In the order in which they are asked whether some data are theirs.
+MEDIA: dict[str, AbstractMedium] = {
+    medium.name: medium
+    for medium in (MusicMedium(), SoundMedium(), VideoMedium(), TableMedium(), ArrayMedium())
 }
 
 
-class Loaded(NamedTuple):
-    """A data set, and sentences that say how it was read, where there was something to decide.
-
-    `table` is what a table was read as, which reads others like it.
-    """
-
-    dataset: Dataset
-    notes: tuple[str, ...] = ()
-    table: Table | None = None
+def register(medium: AbstractMedium) -> None:
+    """Add a medium of your own; it is asked before the others whether some data are its own."""
+    others = {name: each for name, each in MEDIA.items() if name != medium.name}
+    MEDIA.clear()
+    MEDIA.update({medium.name: medium} | others)
 
 
-def load(source: str | Path, *, at: str | Path | None = None, **options: Any) -> Dataset:
-    """A data set: one of the catalogue by its name, or the user's own by its path.
-
-    - a name, such as "jsb": looked for in the data folder, or `at` a given place;
-    - a folder of MIDI files, of sound, of films or of folders of images: told by what it holds,
-      and read by `midi_folder`, `audio_folder` or `video_folder`;
-    - a file: a table (`table`), or rolls in a pickle, .mat or .npz file (`read_rolls`).
-
-    `options` go to the function that reads it. A data frame, or arrays: use `table`.
-    """
-    return load_with_notes(source, at=at, **options).dataset
+def medium_named(name: str) -> AbstractMedium:
+    """Look up a medium by its name."""
+    if name in MEDIA:
+        return MEDIA[name]
+    raise ValueError(
+        f"There is no medium {name!r}.{nearest(name, MEDIA)} The media are {', '.join(MEDIA)};"
+        " `varfilter.media.register` adds one of your own."
+    )
 
 
-def load_with_notes(source: str | Path, *, at: str | Path | None = None, **options: Any) -> Loaded:
-    """As `load`, and how it was read: of a table, its notes."""
-    if not isinstance(source, str | Path):
-        raise TypeError(
-            f"`source` must be a name or a path; got {type(source).__name__}. For a data frame,"
-            " arrays or a dictionary of them use `table(source)`."
-        )
-    if isinstance(source, str) and (source in CATALOGUE or not _is_path(source)):
-        return Loaded(_by_name(named(source), at, options))
-    if at is not None:
-        raise ValueError(f"`at` is for the sets that have a name; {str(source)!r} is a path.")
-    path = Path(source).expanduser()
+def medium_of(dataset: Dataset) -> AbstractMedium:
+    """The medium that a data set names, or else the one that its rows are like."""
+    if dataset.medium:
+        return medium_named(dataset.medium)
+    return next((m for m in MEDIA.values() if m.holds(dataset)), MEDIA["array"])
+
+
+def source_of(word: str | Path) -> Source:
+    """A name or a path as the source of its medium, with no option given."""
+    word = str(word)
+    if word in CATALOGUE or not _is_path(word):
+        return medium_named(entry_named(word).medium).source(word)
+    path = Path(word).expanduser()
     if not path.exists():
         raise FileNotFoundError(
-            f"`source` is {str(source)!r}: there is no such file or folder.{_nearest(str(source))}"
+            f"`source` is {word!r}: there is no such file or folder.{nearest(word, CATALOGUE)}"
             f" The sets that have a name are {', '.join(CATALOGUE)}."
         )
-    read = reader_of_folder(path) if path.is_dir() else _reader_of_file(path)
-    _require_options(read, options)
-    found = read(path, **options)
-    if isinstance(found, Table):
-        return Loaded(found.dataset, found.notes, found)
-    return Loaded(found)
+    # Whole: it has to be found from any folder.
+    return medium_at(path).source(str(path.resolve()))
+
+
+def load(source: str | Path | Source, *, at: str | Path | None = None, **options: Any) -> Dataset:
+    """A data set: one that has a name, or the user's own by its path.
+
+    - a name, such as "jsb": looked for in the data folder, or `at` a given place;
+    - a folder of MIDI files, of sound, of videos or of folders of images: told by what it holds,
+      and read by `midi_folder`, `audio_folder` or `video_folder`;
+    - a file: a table (`read_table`), or rolls in a pickle, .mat or .npz file (`read_rolls`).
+
+    `options` go to the function that reads it. `Dataset.notes` says how it was read, where there
+    was something to decide. A data frame, or arrays: use `varfilter.data.read_table`.
+    """
+    if isinstance(source, Source):
+        return load(source.source, at=source.at, **source.options())
+    if not isinstance(source, str | Path):
+        raise TypeError(
+            f"`source` must be a name or a path; got {kind(source)}. For a data frame, arrays or a"
+            " dictionary of them use `varfilter.data.read_table(source)`."
+        )
+    if isinstance(source, str) and (source in CATALOGUE or not _is_path(source)):
+        return read_set(entry_named(source), at=at, **options)
+    if at is not None:
+        raise ValueError(f"`at` is for the sets that have a name; {str(source)!r} is a path.")
+    path = Path(source_of(source).source)
+    read = medium_at(path).reader(path)
+    require_options(read, options)
+    return read(Path(source).expanduser(), **options)
+
+
+def medium_at(path: Path) -> AbstractMedium:
+    """The medium that reads a file or a folder, by its ending or by what it is full of."""
+    return _medium_of_folder(path) if path.is_dir() else _medium_of_file(path)
+
+
+def new_sequences(dataset: Dataset, source: Source, data: Any) -> Iterator[NewSequence]:
+    """Sequences of the kind of `dataset`, read as it was, to be filtered.
+
+    `dataset` need hold no numbers. A table may also be a data frame or a dictionary of arrays;
+    all else is a path.
+    """
+    medium = medium_of(dataset)
+    if isinstance(data, str | Path) and not Path(data).expanduser().exists():
+        raise FileNotFoundError(
+            f"`INPUT` is {str(data)!r}: there is no such file or folder. For this run, give"
+            f" {medium.inputs}."
+        )
+    return medium.sequences(dataset, source, data)
+
+
+def step_rows(dataset: Dataset, rows: Any, filtered: Filtered, **options: Any) -> Iterator[Row]:
+    """A row for each step of one sequence; what it holds, the medium says (`step_rows` there).
+
+    The arguments are those of `filtering_of`.
+    """
+    return medium_of(dataset).step_rows(dataset, filtering_of(dataset, rows, filtered, **options))
+
+
+def forecast_rows(
+    dataset: Dataset, forecast: Forecast, *, sequence: str | int = 0, last: Any = 0
+) -> Iterator[Row]:
+    """A row for each step ahead, in the user's units; what it holds, the medium says.
+
+    `last` is the time of the last step seen, a number or a `datetime64`: the times go on from
+    there, a step of the data apart.
+    """
+    mean = np.asarray(forecast.mean)
+    require_shape("forecast", mean, dataset)
+    parts = {"mean": restored(dataset, mean)}
+    for level, values in zip(forecast.levels, np.asarray(forecast.quantiles), strict=True):
+        parts[quantile_name(level)] = restored(dataset, values)
+    times = times_from(dataset, last, len(mean), begin=1)
+    return medium_of(dataset).forecast_rows(dataset, times, parts, sequence)
+
+
+def write_samples(path: Path | str, dataset: Dataset, sequences: Any) -> list[Path]:
+    """Sequences (steps, *event) in the model's units, as recordings like those of `dataset`.
+
+    The ending of `path` says the format: the medium's own, or .npz. Returns what was written.
+    """
+    path, medium = Path(path), medium_of(dataset)
+    if path.suffix.lower() not in medium.endings:
+        raise ValueError(
+            f"`path` must end in {' or '.join(medium.endings)}, for what {dataset.name!r} holds"
+            f" ({medium.name}); got {str(path)!r}."
+        )
+    arrays = [np.asarray(xs) for xs in sequences]
+    for xs in arrays:
+        if xs.shape[1:] != dataset.observation_shape or not len(xs) or xs.dtype.kind not in "buif":
+            raise ValueError(
+                f"`sequences` must each hold one observation or more, of the shape"
+                f" {dataset.observation_shape} of {dataset.name!r}; got {kind(xs)}."
+            )
+    return medium.write_samples(path, dataset, arrays)
+
+
+def picture(dataset: Dataset, *, split: str = "train", seed: int = 0) -> Figure:
+    """Some sequences of a split, drawn with `seed`, in the recording's units, 1280 pixels wide.
+
+    Music is shown as scores, sound as waves and spectra, video as strips of frames, tables and a
+    few numbers as lines, all else as heat maps. Save it with `savefig`.
+    """
+    from varfilter.plots.datasets import ShownSequence, headed_page
+    from varfilter.plots.style import count, legible
+
+    ragged = dataset.split(split)
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise ValueError(f"`seed` must be a whole number, at least 0; got {seed!r}.")
+    whole = np.flatnonzero(ragged.lengths >= dataset.rows_per_step)
+    if not whole.size:
+        raise ValueError(
+            f"`split` {split!r} of {dataset.name!r} has no sequence of a step or more: there is"
+            " nothing to show. Give another split."
+        )
+    medium = medium_of(dataset)
+    most_sequences, most_rows, missing = medium.gallery
+    num_shown = min(most_sequences, whole.size)
+    chosen = np.sort(np.random.default_rng(seed).choice(whole, num_shown, replace=False))
+    names = dataset.sequence_names(split)
+    shown = [
+        ShownSequence(legible(names[i], 60), np.asarray(ragged[i][:most_rows]), len(ragged[i]))
+        for i in chosen
+    ]
+    notes = [f"Shown: {num_shown:,} of {count(len(ragged), 'sequence')} (seed {seed})"]
+    if any(np.isnan(sequence.rows).any() for sequence in shown):
+        notes.append(missing)
+    return medium.draw_dataset(partial(headed_page, dataset, split, notes), dataset, shown)
 
 
 def _is_path(source: str) -> bool:
@@ -79,47 +206,37 @@ def _is_path(source: str) -> bool:
     return bool(Path(source).suffix) or Path(source).name != source or Path(source).exists()
 
 
-def reader_of_folder(path: Path) -> Callable[..., Dataset]:
-    """What reads a folder, by what it is full of."""
+def _medium_of_folder(path: Path) -> AbstractMedium:
     found: Counter[str] = Counter()
     for file in path.rglob("*"):
         if not file.name.startswith(".") and file.is_file():
             found[file.suffix.lower()] += 1
-    counts = {kind: sum(found[s] for s in suffixes) for kind, (suffixes, _) in FOLDERS.items()}
-    there = [kind for kind, count in counts.items() if count]
+    counts = {name: sum(found[s] for s in medium.suffixes) for name, medium in MEDIA.items()}
+    there = [name for name, count in counts.items() if count]
     if len(there) > 1:
-        listed = " and ".join(f"{counts[kind]} {kind} files" for kind in there)
-        calls = " or ".join(f"`{FOLDERS[kind][1].__name__}`" for kind in there)
+        listed = " and ".join(f"{counts[name]} {name} files" for name in there)
+        calls = " or ".join(f"`{MEDIA[name].reader(path).__name__}`" for name in there)
         raise ValueError(
             f"`source` {str(path)!r} has {listed}: it could be either. Read one kind with {calls},"
             " or give a folder of one kind."
         )
+    there += [name for name, m in MEDIA.items() if any(found[s] for s in m.frame_suffixes)]
     if there:
-        return FOLDERS[there[0]][1]
-    # Pictures beside sound or music are covers; where there is nothing else, they are frames.
-    if any(found[suffix] for suffix in IMAGES):
-        return video_folder
+        return MEDIA[there[0]]
     endings = ", ".join(f"{count} {suffix or 'without ending'}" for suffix, count in found.items())
+    kinds = ", ".join(name for name, medium in MEDIA.items() if medium.suffixes)
     raise FileNotFoundError(
-        f"`source` {str(path)!r} has no MIDI, sound, film or image files"
+        f"`source` {str(path)!r} has no {kinds} or image files"
         f" ({endings[:120] or 'it is empty'}). For a table, or for rolls, give the file itself."
     )
 
 
-def _reader_of_file(path: Path) -> Callable[..., Dataset | Table]:
-    suffix = path.suffix.lower()
-    for kind, (suffixes, read) in FOLDERS.items():
-        if suffix in suffixes:
+def _medium_of_file(path: Path) -> AbstractMedium:
+    for medium in MEDIA.values():
+        if path.suffix.lower() in medium.suffixes:
             raise ValueError(
-                f"`source` {str(path)!r} is a single {kind} file; a data set needs three or more,"
-                f" one for each split. Give the folder that holds them, to `{read.__name__}`."
+                f"`source` {str(path)!r} is a single {medium.name} file; a data set needs three or"
+                " more, one for each split. Give the folder that holds them, to"
+                f" `{medium.reader(path.parent).__name__}`."
             )
-    return read_rolls if suffix in ROLLS or _holds_rolls(path) else table
-
-
-def _holds_rolls(path: Path) -> bool:
-    """Whether it is an .npz file of rolls and not one of columns."""
-    if path.suffix.lower() != ".npz" or not zipfile.is_zipfile(path):
-        return False
-    with zipfile.ZipFile(path) as file:
-        return any(f"{split}_rolls.npy" in file.namelist() for split in SPLITS)
+    return next(medium for medium in MEDIA.values() if medium.reads(path))

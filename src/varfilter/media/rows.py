@@ -1,247 +1,241 @@
-"""Rows of named values, written by the ending of the file: JSON lines, CSV, Parquet or arrays."""
+"""What was filtered and what may come, as rows of named values in the user's own units.
 
-import csv
+What the rows of a medium hold, its own file says; here is what all of them have in common.
+"""
+
 import datetime as dt
-import io
-import json
 import math
-import sys
-import zipfile
-from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
+import equinox as eqx
+import jax
 import numpy as np
 
-from varfilter._arguments import kind, require_library
-from varfilter._files import written
+from varfilter import distributions
+from varfilter._arguments import kind
+from varfilter.data.dataset import Dataset
+from varfilter.distributions import AbstractDistribution
+from varfilter.filters.base import Filtered
+from varfilter.media.formats import Row
+from varfilter.prediction import Predicted
 
-Row = dict[str, Any]
-ENDINGS = (".jsonl", ".csv", ".parquet", ".npz")
-# Of one value, in a format that has a column for each.
-MOST_ELEMENTS = 100
-DATES: tuple[type, ...] = (np.datetime64, dt.date)
+# How far a count, in the user's units, may lie from a whole number by rounding.
+NEARLY_WHOLE = 1e-4
 
 
-class Vector(NamedTuple):
-    """A value of many numbers: a list in JSON lines, an array in .npz, columns elsewhere.
+@dataclass(frozen=True)
+class Filtering:
+    """What a filter said of the steps of one sequence, in the user's units, time first.
 
-    Column i of the value called `prediction` is `prediction_LABEL`; without `labels`, its number.
+    - `rows`: as they were seen. `times`: of the steps.
+    - `parts`: of the prediction made before a step was seen: `mean`, `std`, and `q05`, ... for
+      each quantile. `surprise`: in nats. What was not predicted, a first step that was
+      conditioned on, is NaN.
+    - `z_mean`, `z_std`: (steps, latents) of the posterior of the latent; None if not asked for.
     """
 
-    values: np.ndarray
-    labels: tuple[str, ...] = ()
+    sequence: str | int
+    rows: np.ndarray
+    times: np.ndarray
+    parts: dict[str, np.ndarray]
+    surprise: np.ndarray
+    z_mean: np.ndarray | None = None
+    z_std: np.ndarray | None = None
 
 
-def write_rows(rows: Iterable[Row], path: Path | None) -> None:
-    """Rows with the same names to a file; or, without `path`, as JSON lines to standard output.
+def filtering_of(
+    dataset: Dataset,
+    rows: Any,
+    filtered: Filtered,
+    *,
+    predicted: Predicted | None = None,
+    sequence: str | int = 0,
+    times: Any = None,
+    latents: bool = False,
+) -> Filtering:
+    """What the filter said of one sequence, ready to be written as rows.
 
-    - .jsonl: an object a line; null for what is missing (None, NaN) or not finite.
-    - .csv: a first line of names; what is missing is empty.
-    - .parquet: null for what is missing.
-    - .npz: an array for each name; NaN, NaT or an empty text for what is missing.
+    The prediction is `predicted`, as `run_predictive` gives it. Without, it is
+    `filtered.prediction`: exact for `KalmanFilter`; the other filters put the latent to its prior
+    mean, so that `std` leaves out what is not known of the latent, and is too narrow.
 
-    Dates are ISO text in the first two. Single-precision numbers have as many digits as tell
-    them apart (0.3, not 0.30000001192092896). JSON lines and CSV are written row by row, to
-    standard output each at once; the other two when all rows are there. A file at `path` stays
-    as it was until the new one is whole, and if that fails.
+    `rows` are those of the recording. `filtered` has time as first axis, as `run` gives it; where
+    it is one step shorter, the first step was conditioned on (`x0`): its prediction and surprise
+    are missing. `times` are of the steps; not given, they count from 0, in seconds where the data
+    have a rate.
     """
-    if path is None:
-        for row in rows:
-            sys.stdout.write(_json_line(row))
-            sys.stdout.flush()
-        return
-    WRITERS[require_ending(path)](rows, Path(path))
-
-
-def as_columns(rows: Iterable[Row]) -> dict[str, np.ndarray]:
-    """Rows with the same names as an array for each name: what .npz holds."""
-    return {name: _array(values) for name, values in _gathered(rows).items()}
-
-
-def require_ending(path: Path, *, num_elements: int = 1) -> str:
-    """The ending of `path`, if it is one of a table that holds values of `num_elements` numbers.
-
-    Worth asking before the work that gives the rows.
-    """
-    ending = Path(path).suffix.lower()
-    if ending not in ENDINGS:
+    rows, num_steps = _recorded(dataset, rows)
+    surprise = -np.asarray(filtered.bound)
+    num_given = num_steps - len(surprise) if surprise.ndim == 1 else -1
+    if num_given not in (0, 1):
         raise ValueError(
-            f"`path` must end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}; got {str(path)!r}."
+            f"`filtered` must have the {num_steps} steps of `rows`, or one less if the first was"
+            f" conditioned on; its bound is {kind(surprise)}."
         )
-    if num_elements > MOST_ELEMENTS and ending in (".csv", ".parquet"):
+    times = times_from(dataset, 0, num_steps) if times is None else np.asarray(times)
+    if times.shape != (num_steps,):
         raise ValueError(
-            f"`path` is {str(path)!r}, but a value of {num_elements} numbers has no place in the"
-            f" columns of {ending} (at most {MOST_ELEMENTS}). Give a file that ends in .jsonl or"
-            " .npz."
+            f"`times` must have one for each of the {num_steps} steps; got {kind(times)}."
         )
-    return ending
+    if predicted is None:
+        means, variances = _moments(filtered.prediction)
+    else:
+        means, variances = np.asarray(predicted.mean), np.asarray(predicted.variance)
+    require_shape("filtered", means, dataset)
+    parts = {"mean": restored(dataset, means), "std": restored_std(dataset, variances)}
+    if predicted is not None:
+        quantiles = np.asarray(predicted.quantiles)
+        parts |= {
+            quantile_name(level): restored(dataset, quantiles[:, i])
+            for i, level in enumerate(predicted.levels)
+        }
+    parts = {name: _shifted(values, num_given) for name, values in parts.items()}
+    moments = _latent_moments(filtered.posterior) if latents else ()
+    z = [_shifted(values, num_given) for values in moments]
+    return Filtering(sequence, rows, times, parts, _shifted(surprise, num_given), *z)
 
 
-def _write_json_lines(rows: Iterable[Row], path: Path) -> None:
-    with written(path) as write:
-        for row in rows:
-            write(_json_line(row).encode())
+def require_shape(name: str, values: np.ndarray, dataset: Dataset) -> None:
+    """Refuse predictions of observations that are not like those of the data."""
+    if values.shape[1:] != dataset.observation_shape:
+        raise ValueError(
+            f"`{name}` is of observations of shape {values.shape[1:]}; those of {dataset.name!r}"
+            f" have {dataset.observation_shape}. Give the data it was made for."
+        )
 
 
-def _write_csv(rows: Iterable[Row], path: Path) -> None:
-    with written(path) as write:
-        for number, row in enumerate(_alike(_spread(row, path) for row in rows)):
-            if number == 0:
-                write(_csv_line(row))
-            write(_csv_line(_endless(value) for value in row.values()))
+def latent_names(filtering: Filtering) -> list[str]:
+    """`z0_mean`, `z0_std`, ...: none if the latents were not asked for."""
+    size = 0 if filtering.z_mean is None else filtering.z_mean.shape[1]
+    return [f"z{i}_{part}" for i in range(size) for part in ("mean", "std")]
 
 
-def _write_parquet(rows: Iterable[Row], path: Path) -> None:
-    polars = require_library("polars", extra="tables")
-    with written(path) as write:
-        columns = _gathered(_spread(row, path) for row in rows)
-        series = []
-        for name, values in columns.items():
-            array = _array(values)
-            if array.dtype.kind == "U":
-                array = [_text(value) for value in values]
-            column = polars.Series(name, array)
-            series.append(column.fill_nan(None) if column.dtype.is_float() else column)
-        content = io.BytesIO()
-        polars.DataFrame(series).write_parquet(content)
-        write(content.getvalue())
+def latent_row(filtering: Filtering, t: int) -> Row:
+    """The mean and the spread of each latent at one step, by name."""
+    if filtering.z_mean is None or filtering.z_std is None:
+        return {}
+    numbers = np.stack([filtering.z_mean[t], filtering.z_std[t]], axis=1).ravel()
+    return dict(zip(latent_names(filtering), numbers, strict=True))
 
 
-def _write_npz(rows: Iterable[Row], path: Path) -> None:
-    with written(path) as write:
-        columns = as_columns(rows)
-        content = io.BytesIO()
-        # Not `numpy.savez`: it takes names for arguments, and a column may be called `file`.
-        with zipfile.ZipFile(content, "w") as archive:
-            for name, values in columns.items():
-                with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
-                    np.lib.format.write_array(entry, values, allow_pickle=False)
-        write(content.getvalue())
+def free_names(taken: Iterable[str], wanted: Mapping[str, str]) -> dict[str, str]:
+    """Each wanted name as it is written: with underscores after it while another has it.
+
+    The user's columns keep theirs: beside one called `surprise`, ours is `surprise_`.
+    """
+    used, names = set(taken), {}
+    for ours, free in wanted.items():
+        while free in used:
+            free += "_"
+        used.add(free)
+        names[ours] = free
+    return names
 
 
-WRITERS: dict[str, Callable[[Iterable[Row], Path], None]] = dict(
-    zip(ENDINGS, (_write_json_lines, _write_csv, _write_parquet, _write_npz), strict=True)
-)
+def quantile_name(level: float) -> str:
+    """The name of a quantile: `q05` for 0.05, `q97.5` for 0.975."""
+    whole, point, rest = f"{100 * level:.6g}".partition(".")
+    return f"q{whole.zfill(2)}{point}{rest}"
 
 
-def _json_line(row: Row) -> str:
-    plain = {name: _plain(value) for name, value in row.items()}
-    return json.dumps(plain, ensure_ascii=False, allow_nan=False) + "\n"
+def restored(dataset: Dataset, xs: Any) -> np.ndarray:
+    """x * scale + offset: values in the user's units, of the precision of `xs`.
+
+    What is a whole count but for rounding is one: 0, not -7e-8.
+    """
+    xs = np.asarray(xs)
+    xs = xs if xs.dtype.kind == "f" else xs.astype(np.float32)
+    values = dataset.scaling.restore(xs.astype(np.float64))
+    if isinstance(dataset.family, tuple):
+        is_count = np.array([family.width is not None for family in dataset.family])
+        whole = np.rint(values) + 0.0  # -0 is 0
+        is_close = np.abs(values - whole) < NEARLY_WHOLE
+        values = np.where(is_close & is_count, whole, values)
+    return values.astype(xs.dtype)
 
 
-def _csv_line(values: Iterable[Any]) -> bytes:
-    line = io.StringIO()
-    csv.writer(line, lineterminator="\n").writerow(values)
-    return line.getvalue().encode()
+def restored_std(dataset: Dataset, variances: Any) -> np.ndarray:
+    """sqrt(variance) * scale: standard deviations in the user's units."""
+    variances = np.asarray(variances)
+    scale = np.asarray(dataset.scaling.scale, np.float64)
+    std = np.sqrt(variances.astype(np.float64)) * scale.reshape(
+        (1,) * (variances.ndim - scale.ndim) + scale.shape
+    )
+    return std.astype(variances.dtype)
 
 
-def _plain(value: Any) -> Any:
-    """As JSON has it; a vector of which all is missing is missing."""
-    if isinstance(value, Vector | np.ndarray):
-        array = value.values if isinstance(value, Vector) else value
-        if array.dtype.kind == "f" and np.isnan(array).all():
-            return None
-        return _nested(array)
-    if _is_missing(value):
-        return None
-    if isinstance(value, np.floating):
-        value = float(str(value))  # with the digits of its own precision
-    if isinstance(value, DATES):
-        return _text(value)
-    value = value.item() if isinstance(value, np.generic) else value
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def step_length(dataset: Dataset) -> float | int:
+    """From one observation to the next: in seconds or the table's unit of time; else 1."""
+    step = getattr(dataset.schema, "step", None)
+    if step is not None:
+        return step
+    return 1 if dataset.rate is None else dataset.rows_per_step / dataset.rate
 
 
-def _nested(array: np.ndarray) -> list[Any]:
-    if array.ndim == 1:
-        return [_plain(number) for number in array]
-    return [_nested(part) for part in array]
-
-
-def _spread(row: Row, path: Path) -> Row:
-    """A column for each number of a vector."""
-    spread: Row = {}
-    for name, value in row.items():
-        if not isinstance(value, Vector | np.ndarray):
-            spread[name] = value
-            continue
-        vector = value if isinstance(value, Vector) else Vector(value)
-        require_ending(path, num_elements=vector.values.size)
-        labels = vector.labels or tuple(map(str, range(vector.values.size)))
-        for label, number in zip(labels, vector.values.ravel(), strict=True):
-            spread[f"{name}_{label}"] = number
-    return spread
-
-
-def _alike(rows: Iterable[Row]) -> Iterator[Row]:
-    """Rows, if all have the names of the first."""
-    names: list[str] | None = None
-    for number, row in enumerate(rows):
-        names = list(row) if names is None else names
-        if list(row) != names:
-            odd = sorted(set(row) ^ set(names)) or list(row)
+def times_from(dataset: Dataset, first: Any, num_steps: int, *, begin: int = 0) -> np.ndarray:
+    """first + (begin + i) * step, for i = 0, ..., num_steps - 1; `first` is a date or a number."""
+    steps = np.arange(begin, begin + num_steps)
+    length = step_length(dataset)
+    first = np.datetime64(first) if isinstance(first, dt.datetime) else first
+    if isinstance(first, np.datetime64):
+        if getattr(dataset.schema, "step", None) is None:
             raise ValueError(
-                f"`rows` must have the same names in the same order; row {number} (counted from 0)"
-                f" differs from the first in {', '.join(odd[:6])}. Give None where a value is"
-                " missing."
+                f"The time {str(first)!r} is a date, but {dataset.name!r} has no step in time."
+                " Give the table whose column of dates it comes from, or a number."
             )
-        yield row
+        return first.astype("datetime64[us]") + steps * np.timedelta64(round(length * 1e6), "us")
+    if isinstance(first, bool) or not isinstance(first, int | float | np.number):
+        raise TypeError(f"The time must be a number or a `datetime64`; got {kind(first)}.")
+    times = first + steps * length
+    if times.dtype.kind != "f":
+        return times
+    # Through decimal text: 0.3 and not 0.30000000000000004.
+    return np.array([float(f"{time:.15g}") for time in times], np.float64)
 
 
-def _gathered(rows: Iterable[Row]) -> dict[str, list[Any]]:
-    columns: dict[str, list[Any]] = {}
-    for row in _alike(rows):
-        for name, value in row.items():
-            columns.setdefault(name, []).append(value)
-    return columns
-
-
-def _array(values: list[Any]) -> np.ndarray:
-    """Values of one name as an array without objects."""
-    values = [value.values if isinstance(value, Vector) else value for value in values]
-    arrays = [value for value in values if isinstance(value, np.ndarray)]
-    if arrays:
-        empty = np.full_like(arrays[0], np.nan, np.result_type(arrays[0], np.float16))
-        return np.stack([empty if value is None else value for value in values])
-    present = [value for value in values if not _is_missing(value)]
-    if any(isinstance(value, str) for value in present):
-        return np.array(["" if _is_missing(value) else _text(value) for value in values], np.str_)
-    if present and all(isinstance(value, DATES) for value in present):
-        return np.array(
-            ["NaT" if _is_missing(value) else value for value in values], "datetime64[us]"
+def _recorded(dataset: Dataset, rows: Any) -> tuple[np.ndarray, int]:
+    """The rows, if they are like those of the data set, and how many steps they make."""
+    rows = np.asarray(rows)
+    row = dataset.train.values.shape[1:]
+    if rows.ndim < 1 or rows.shape[1:] != row:
+        raise ValueError(
+            f"`rows` must have the shape (time, {', '.join(map(str, row))}) of"
+            f" {dataset.name!r}; got {kind(rows)}."
         )
-    if len(present) < len(values) or any(
-        isinstance(value, float | np.floating) for value in present
-    ):
-        is_single = bool(present) and all(type(value) is np.float32 for value in present)
-        values = [math.nan if _is_missing(value) else value for value in values]
-        return np.array(values, np.float32 if is_single else np.float64)
-    array = np.array(present, np.float64 if not present else None)
-    if array.dtype.kind not in "bui" and present:
-        raise TypeError(f"`rows` must hold numbers, dates and text; got {kind(present[0])}.")
-    return array
+    return rows, len(rows) // dataset.rows_per_step
 
 
-def _text(value: Any) -> str | None:
-    """ISO for dates, without a part of a second where there is none."""
-    if _is_missing(value):
-        return None
-    if isinstance(value, np.datetime64):
-        value = value.astype("datetime64[us]").item()
-    return value.isoformat() if isinstance(value, dt.date) else str(value)
+def _shifted(values: np.ndarray, by: int) -> np.ndarray:
+    """With `by` missing steps in front."""
+    missing = np.full((by, *values.shape[1:]), np.nan, values.dtype)
+    return np.concatenate([missing, values])
 
 
-def _endless(value: Any) -> Any:
-    """As `_plain`, but infinities have a name in CSV."""
-    if isinstance(value, float | np.floating) and math.isinf(value):
-        return str(float(value))
-    return _plain(value)
+@eqx.filter_jit
+def _means_and_variances(distribution: AbstractDistribution) -> Any:
+    # One step at a time: a mixture's mean is a sum over its first axis, which is not time.
+    return jax.vmap(lambda d: (d.mean, d.variance))(distribution)
 
 
-def _is_missing(value: Any) -> bool:
-    if value is None:
-        return True
-    if isinstance(value, np.datetime64):
-        return bool(np.isnat(value))
-    return isinstance(value, float | np.floating) and math.isnan(value)
+def _moments(distribution: AbstractDistribution) -> tuple[np.ndarray, np.ndarray]:
+    means, variances = _means_and_variances(distribution)
+    return np.asarray(means), np.asarray(variances)
+
+
+def _latent_moments(posterior: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Means and standard deviations (time, latents) of all levels of a hierarchy, one by one."""
+    leaves = jax.tree.leaves(posterior, is_leaf=distributions.is_distribution)
+    moments = [_means_and_variances(leaf) for leaf in leaves]
+    means, variances = (
+        np.concatenate(
+            [
+                np.asarray(a).reshape(len(a), math.prod(a.shape[1:]))
+                for a in jax.tree.leaves([m[part] for m in moments])
+            ],
+            axis=1,
+        )
+        for part in (0, 1)
+    )
+    return means, np.sqrt(variances)

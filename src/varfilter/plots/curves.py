@@ -8,16 +8,19 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from varfilter.plots.canvas import (
+from varfilter.plots.style import (
+    INK,
     NARROW,
     PALETTE,
+    SMALL_PRINT,
     legend,
     legend_height,
+    legible,
     panels,
+    title,
     x_label,
     y_label,
 )
-from varfilter.plots.style import INK, SMALL_PRINT, legible, title
 
 Lines = Sequence[dict[str, Any]]
 # What is plotted, by the path of it in a line of the metrics.

@@ -4,7 +4,9 @@ import base64
 import html
 from collections.abc import Iterable, Sequence
 
-# Columns that a telephone has room for.
+from varfilter.plots.style import NARROW, WIDE, Painter, png
+
+# Columns that a phone has room for.
 MOST_NARROW = 3
 CSS = """
 :root { color-scheme: light; }
@@ -88,15 +90,22 @@ def facts(pairs: Iterable[tuple[str, str]]) -> str:
     return f"<dl>{inner}</dl>"
 
 
-def figure(png: bytes, caption: str, *, narrow: bytes | None = None, alt: str | None = None) -> str:
+def figure(
+    content: bytes, caption: str, *, narrow: bytes | None = None, alt: str | None = None
+) -> str:
     """A picture, and the one that small screens get in its place; `alt` is the caption if none."""
     text = html.escape(caption)
-    image = f'<img alt="{html.escape(alt or caption)}" src="{_inside(png)}">'
+    image = f'<img alt="{html.escape(alt or caption)}" src="{_inside(content)}">'
     if narrow is not None:
         small = f'<source media="(max-width: 600px)" srcset="{_inside(narrow)}">'
         image = f"<picture>{small}{image}</picture>"
     return f"<figure>{image}<figcaption>{text}</figcaption></figure>"
 
 
-def _inside(png: bytes) -> str:
-    return f"data:image/png;base64,{base64.b64encode(png).decode()}"
+def both_widths(paint: Painter, caption: str, alt: str | None = None) -> str:
+    """The HTML of a figure in two widths, of which the browser shows one."""
+    return figure(png(paint(WIDE)), caption, narrow=png(paint(NARROW)), alt=alt)
+
+
+def _inside(content: bytes) -> str:
+    return f"data:image/png;base64,{base64.b64encode(content).decode()}"

@@ -1,58 +1,32 @@
-"""The page that every picture of data stands on: heading, histogram of lengths, style."""
+"""How every figure looks: its colours and letters, and the canvases that figures are drawn on.
 
-import textwrap
-from collections import Counter
-from functools import partial
+Figures of reports are drawn twice, wide for pages and narrow for phones; an inch is about a
+hundred pixels of the page in both, so that letters have one size.
+"""
+
+import io
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure, SubFigure
+from matplotlib.colors import Colormap, LinearSegmentedColormap, to_rgb
+from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
+from matplotlib.lines import Line2D
 
-from varfilter.data.dataset import Dataset, Family
-
-WIDTH, DPI, HEADER = 10.0, 128, 1.15  # 1280 pixels
 COLOURS = ("#1f5fbf", "#d9731a", "#2b8a57")
 INK, SMALL_PRINT, FRAME, GRID = "#333333", "#777777", "#bbbbbb", "#e6e6e6"
-MISSING, OUTSIDE = "#9db4c0", "#f4f4f4"
+MISSING, OUTSIDE, ALARM = "#9db4c0", "#f4f4f4", "#c62828"
 LABEL: dict[str, Any] = {"fontsize": 8, "color": INK}
+WIDE, NARROW = 9.2, 3.6
+RESOLUTION = {WIDE: 130, NARROW: 200}
+# The runs of a report, in this order, and again from the first.
+PALETTE = (*COLOURS, "#8e44ad", "#c62828", "#00838f", "#8a6d00", "#555555")
 
-
-def headed_page(
-    dataset: Dataset, split: str, notes: list[str], height: float, more: str = ""
-) -> tuple[Figure, SubFigure]:
-    """A figure with its heading, and the part of it, `height` inches high, for the painter."""
-    figure = Figure(figsize=(WIDTH, HEADER + height), dpi=DPI)
-    figure.set_layout_engine("constrained", w_pad=0.1)
-    FigureCanvasAgg(figure)
-    parts = figure.subfigures(2, 1, squeeze=False, height_ratios=[HEADER, height])
-    header, body = parts[:, 0]
-    lengths = dataset.split(split).lengths // dataset.rows_per_step
-    first, last = int(lengths.min()), int(lengths.max())
-    extent = count(last, "step") if first == last else f"{first:,} to {last:,} steps"
-    facts = (
-        f"{count(len(lengths), 'sequence')} of {extent}; an observation is"
-        f" {dataset.observation_shape}, {_families(dataset.family)}"
-    )
-    text = partial(header.text, 0.01, va="top", color=INK, parse_math=False)
-    text(0.9, f"{legible(dataset.name, 50)}, {split}", fontsize=14, weight="bold")
-    lines = textwrap.wrap(facts, 112)
-    lines += textwrap.wrap("; ".join([notes[0] + more, *notes[1:]]), 112)
-    text(0.6, "\n".join(lines), fontsize=9, linespacing=1.5)
-    axis = header.add_axes((0.79, 0.27, 0.195, 0.45))
-    plain(axis)
-    width = -(-(last - first + 1) // 24)
-    counts, _, _ = axis.hist(
-        lengths, np.arange(first, last + width + 1, width) - 0.5, color=COLOURS[0]
-    )
-    margin = max(0.02 * (last - first), 5.0)
-    axis.set_xlim(first - margin, last + margin)
-    axis.set_xticks(sorted({first, last}), [f"{steps:,}" for steps in sorted({first, last})])
-    axis.set_yticks([0, int(np.max(counts))])
-    title(axis, "sequences by steps", small=True)
-    return figure, body
+# A painter makes the figure at a width in inches.
+Painter = Callable[[float], Figure]
 
 
 def plain(axis: Axes, *, grid: bool = False) -> None:
@@ -87,8 +61,88 @@ def legible(text: str, most: int) -> str:
     return line if len(line) <= most else f"{line[: most - most // 3 - 1]}…{line[-(most // 3) :]}"
 
 
-def _families(family: Family | tuple[Family, ...]) -> str:
-    if isinstance(family, Family):
-        return family.distribution.__name__
-    counts = Counter(each.distribution.__name__ for each in family)
-    return ", ".join(f"{count:,} {name}" for name, count in counts.items())
+def coloured(frame: np.ndarray) -> np.ndarray:
+    """(height, width, 3) from 0 to 1, of any frame; a pixel that is missing in its own colour."""
+    channels = np.moveaxis(frame, 0, -1) if frame.ndim == 3 else frame[..., None]
+    colour = np.broadcast_to(np.clip(channels, 0.0, 1.0), (*channels.shape[:2], 3))
+    lost = np.isnan(channels).any(-1, keepdims=True)
+    return np.where(lost, np.asarray(to_rgb(MISSING), colour.dtype), colour)
+
+
+def outline(times: np.ndarray, values: np.ndarray, most: int = 4000) -> tuple[Any, Any]:
+    """The same picture with few points: of each piece the lowest and the highest value."""
+    size = -(-2 * len(values) // most)
+    if size <= 2:
+        return times, values
+    begins = np.arange(0, len(values), size)
+    ends = [np.fmin.reduceat(values, begins), np.fmax.reduceat(values, begins)]
+    return np.repeat(times[begins], 2), np.stack(ends, 1).ravel()
+
+
+def value_range(arrays: Sequence[np.ndarray]) -> tuple[float, float]:
+    """The lowest and the highest value; never the same."""
+    values = np.concatenate([array[np.isfinite(array)] for array in arrays])
+    low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 1.0)
+    return (low, high) if high > low else (low, low + max(1.0, abs(low)))
+
+
+def ink(colour: str) -> Colormap:
+    """From white to a colour; what is missing has its own."""
+    return LinearSegmentedColormap.from_list("ink", ["white", colour]).with_extremes(bad=MISSING)
+
+
+def png(figure: Figure) -> bytes:
+    """As the bytes of a file."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png")
+    return buffer.getvalue()
+
+
+def blank(width: float, height: float) -> Figure:
+    """An empty picture."""
+    figure = Figure(figsize=(width, height), dpi=RESOLUTION[width])
+    figure.set_layout_engine("constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def panels(
+    width: float, count: int, height: float, *, columns: int = 2, header: float = 0.0
+) -> Any:
+    """(figure, axes): so many panels, side by side where there is room."""
+    num_wide = min(columns, count) if width == WIDE else 1
+    num_high = -(-count // num_wide)
+    figure = blank(width, height * num_high + header)
+    axes = figure.subplots(num_high, num_wide, squeeze=False).ravel()
+    for axis in axes[count:]:
+        axis.set_visible(False)
+    for axis in axes[:count]:
+        plain(axis, grid=True)
+    return figure, list(axes[:count])
+
+
+def legend(figure: Figure, labels: Sequence[str], styles: Sequence[dict[str, Any]]) -> None:
+    """Above all panels; texts are taken as they are."""
+    is_wide = figure.get_figwidth() == WIDE
+    handles = [Line2D([], [], **style) for style in styles]
+    shown = figure.legend(
+        handles, labels, loc="outside upper left", ncols=2 if is_wide else 1, fontsize=8.5,
+        frameon=False, labelcolor=INK,
+    )  # fmt: skip
+    for text in shown.get_texts():
+        text.set_parse_math(False)
+
+
+def legend_height(width: float, count: int) -> float:
+    """Inches that a legend of so many entries takes."""
+    return 0.1 + 0.2 * (-(-count // 2) if width == WIDE else count)
+
+
+def x_label(axis: Axes, text: str) -> None:
+    """Below, in the page's ink."""
+    axis.set_xlabel(text, fontsize=8.5, color=INK)
+
+
+def y_label(axis: Axes, text: str) -> None:
+    """At the left, in the page's ink."""
+    axis.set_ylabel(text, fontsize=8.5, color=INK)

@@ -8,7 +8,7 @@ from typing import Any
 from varfilter.media import sequences as media
 from varfilter.plots import curves
 from varfilter.plots import page as _page
-from varfilter.plots.canvas import both_widths
+from varfilter.plots.style import both_widths
 from varfilter.report.summary import Findings
 
 ABOUT_RESULTS = (

@@ -12,7 +12,7 @@ from varfilter.experiments import AVF, EXPERIMENTS, Experiment, Run, Source, nam
 from varfilter.media import sequences as media
 from varfilter.media.catalogue import Loaded
 from varfilter.plots import curves
-from varfilter.plots.canvas import WIDE, both_widths, png
+from varfilter.plots.style import WIDE, both_widths, png
 from varfilter.report.inspection import look, loudest_window, most_surprising
 from varfilter.report.paper_page import paper_markdown, paper_page
 from varfilter.report.report import write_page

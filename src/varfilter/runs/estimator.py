@@ -10,16 +10,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from varfilter.data.tables.files import SEQUENCE_AXIS
-from varfilter.data.tables.read import Table, table
+from varfilter.data.tables.read import read_table
+from varfilter.data.tables.schema import TableSchema
 from varfilter.experiments.experiment import Experiment
-from varfilter.experiments.source import FRAME, Source
-from varfilter.experiments.tables import table_experiment
-from varfilter.media.catalogue import Loaded
-from varfilter.media.rows import Row, as_columns
-from varfilter.runs.applied import filter_input, forecast_input
-from varfilter.runs.run import Run
-from varfilter.runs.training import train
+from varfilter.experiments.paper import own_experiment
+from varfilter.media.formats import Row, as_columns
+from varfilter.media.table import TableSource
+from varfilter.runs.applied import filter_data, forecast_data
+from varfilter.runs.run import IN_MEMORY, Run
+from varfilter.runs.training import train_run
 
 
 class TableFilter:
@@ -33,8 +32,8 @@ class TableFilter:
     ```
 
     A table is a pandas or polars frame, a dictionary of arrays, an array, or the path of a file.
-    The arguments say how it is read, as those of `varfilter.data.table`; `choose` makes the
-    experiment that is trained (`table_experiment`: an object whose every field can be replaced),
+    The arguments say how it is read, as those of `varfilter.data.read_table`; `choose` makes the
+    experiment that is trained (`own_experiment`: an object whose every field can be replaced),
     `num_epochs` shortens it, and `seed` is of all its randomness.
     """
 
@@ -47,7 +46,7 @@ class TableFilter:
         kinds: dict[str, str] | None = None,
         step: float | int | None = None,
         split: Literal["auto", "sequence", "time"] = "auto",
-        choose: Callable[[Source], Experiment] = table_experiment,
+        choose: Callable[[TableSource], Experiment] = own_experiment,
         num_epochs: int | None = None,
         seed: int = 0,
     ):
@@ -72,10 +71,10 @@ class TableFilter:
 
     def fit(self, frame: Any) -> "TableFilter":
         """Train on the first part of the table, and keep the best by validation on the next."""
-        found = table(frame, **self.reading)
+        dataset = read_table(frame, **self.reading)
         source = self._source(frame)
         experiment = replace(self.choose(source), seed=self.seed)
-        if source.source == FRAME:
+        if source.source == IN_MEMORY:
             experiment = replace(experiment, name="table")
         if self.num_epochs is not None:
             schedule = replace(experiment.schedule, num_epochs=self.num_epochs)
@@ -83,8 +82,8 @@ class TableFilter:
         folder = tempfile.mkdtemp(prefix="varfilter-")
         # With this object, if not before: `save` is what keeps a copy.
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        run = Run.begin(folder, experiment, Loaded(found.dataset, found.notes, found))
-        for _ in train(run, found.dataset):
+        run = Run.begin(folder, experiment, dataset)
+        for _ in train_run(run, dataset):
             pass
         self._run, self._fitted = run, frame
         return self
@@ -97,8 +96,8 @@ class TableFilter:
         latents: bool = False,
         num_samples: int | None = None,
     ) -> Any:
-        """The rows of `filter_input`, as a frame of the kind given, or a dictionary of arrays."""
-        rows = filter_input(
+        """The rows of `filter_data`, as a frame of the kind given, or a dictionary of arrays."""
+        rows = filter_data(
             self.run, frame,
             seed=self.seed, levels=levels, latents=latents, num_samples=num_samples,
         )  # fmt: skip
@@ -112,14 +111,14 @@ class TableFilter:
         levels: Sequence[float] = (0.05, 0.5, 0.95),
         num_samples: int = 256,
     ) -> Any:
-        """The rows of `forecast_input`, from the end of `frame`, or of what it was fitted to."""
+        """The rows of `forecast_data`, from the end of `frame`, or of what it was fitted to."""
         frame = self._fitted if frame is None else frame
         if frame is None:
             raise ValueError(
                 "`frame` is None, and what this filter was fitted to is not kept with it. Give the"
                 " table to go on from."
             )
-        rows = forecast_input(
+        rows = forecast_data(
             self.run, frame, horizon, seed=self.seed, levels=levels, num_samples=num_samples
         )
         return _like(frame, rows)
@@ -135,22 +134,22 @@ class TableFilter:
     def load(cls, path: str | Path) -> "TableFilter":
         """What `save` wrote, or the folder of any run on a table."""
         run = Run.load(path)
-        known = run.table
-        if known is None:
+        schema = run.template.schema
+        if not isinstance(schema, TableSchema):
             raise ValueError(
                 f"`path` {str(path)!r} is a run on {run.experiment.data.source!r}, which is no"
-                " table. Use `filter_input(Run.load(path), ...)`."
+                " table. Use `filter_data(Run.load(path), ...)`."
             )
-        found = cls(seed=run.experiment.seed, **_reading_of(known))
+        found = cls(seed=run.experiment.seed, **_reading_of(schema))
         found._run = run
         return found
 
-    def _source(self, frame: Any) -> Source:
+    def _source(self, frame: Any) -> TableSource:
         """How the table was read, in the words of an experiment."""
         given = dict(self.reading)
         kinds = given.pop("kinds")
-        return Source(
-            str(Path(frame).resolve()) if isinstance(frame, str | Path) else FRAME,
+        return TableSource(
+            str(Path(frame).resolve()) if isinstance(frame, str | Path) else IN_MEMORY,
             time="none" if given.pop("time") is False else self.reading["time"],
             kinds=kinds and tuple(f"{name}={kind}" for name, kind in kinds.items()),
             split_by=given.pop("split"),
@@ -158,13 +157,13 @@ class TableFilter:
         )
 
 
-def _reading_of(known: Table) -> dict[str, Any]:
+def _reading_of(schema: TableSchema) -> dict[str, Any]:
     return {
-        "time": known.layout.clock.column or False,
-        "sequence": None if known.layout.sequence == SEQUENCE_AXIS else known.layout.sequence,
-        "columns": known.dataset.columns,
-        "kinds": known.kinds,
-        "step": known.step,
+        "time": schema.time or False,
+        "sequence": schema.sequence,
+        "columns": schema.columns,
+        "kinds": schema.kinds,
+        "step": schema.step,
     }
 
 

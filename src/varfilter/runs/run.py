@@ -5,21 +5,22 @@ import json
 import os
 import platform
 import subprocess
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
-from varfilter import __version__
-from varfilter.data.dataset import Dataset
-from varfilter.data.tables.read import Table
+from varfilter import __version__, distributions
+from varfilter.data.dataset import SPLITS, Dataset, Family, Scaling
+from varfilter.data.ragged import Ragged
 from varfilter.devices import is_first_process
 from varfilter.experiments.experiment import Experiment, as_json, differences, from_json
 from varfilter.filters import AbstractFilter
-from varfilter.media.catalogue import Loaded
+from varfilter.media import AbstractMedium, load, medium_of
 from varfilter.model import AbstractModel
-from varfilter.runs.facts import dataset_like, facts_of, table_like
 from varfilter.training.checkpoints import (
     Checkpoint,
     kept_checkpoints,
@@ -31,6 +32,8 @@ from varfilter.training.checkpoints import (
 VERSION = 1
 # What may differ when a run is gone on with: it changes nothing of what was done so far.
 MAY_DIFFER = ("schedule.num_epochs", "schedule.patience_epochs", "published")
+# What the source of data is called that came from memory, and not from a file.
+IN_MEMORY = "<frame>"
 
 
 class Trained(NamedTuple):
@@ -81,10 +84,11 @@ class Run:
                 f"{str(path)!r} has version {version} of a run; this varfilter reads version"
                 f" {VERSION}. Update varfilter."
             )
-        return cls(folder, from_json(record["experiment"]), record)
+        medium = medium_of(data_template(record["data"])).name
+        return cls(folder, from_json(record["experiment"], medium), record)
 
     @classmethod
-    def begin(cls, folder: str | Path, experiment: Experiment, loaded: Loaded) -> "Run":
+    def begin(cls, folder: str | Path, experiment: Experiment, dataset: Dataset) -> "Run":
         """A new run in `folder`, or the one that is there, if it is of the same experiment.
 
         Of several processes the first alone writes.
@@ -95,7 +99,7 @@ class Run:
             # One that stopped before it had anything to keep, over a wrong setting perhaps, is
             # in nobody's way.
             if run.is_begun:
-                run._require_same(experiment, loaded.dataset)
+                run._require_same(experiment, dataset)
                 record = run.record | {"experiment": as_json(experiment)}
                 if record != run.record and is_first_process():
                     write_whole(folder / "run.json", json.dumps(record, indent=1))
@@ -103,8 +107,8 @@ class Run:
         record = {
             "version": VERSION,
             "experiment": as_json(experiment),
-            "data": facts_of(loaded.dataset, loaded.table),
-            "notes": list(loaded.notes),
+            "data": data_record(dataset),
+            "notes": list(dataset.notes),
             "begun": datetime.now(UTC).isoformat(timespec="seconds"),
             **surroundings(),
         }
@@ -115,21 +119,26 @@ class Run:
         return run
 
     @functools.cached_property
-    def loaded(self) -> Loaded:
+    def dataset(self) -> Dataset:
         """The run's data, read again; an error if they are no longer what they were."""
-        loaded = self.experiment.data.load()
-        self._require_data(loaded.dataset)
-        return loaded
+        if self.experiment.data.source == IN_MEMORY:
+            raise ValueError(
+                "These data were a table in memory, not a file: they cannot be read again. Fit"
+                " anew, or filter other data with the run."
+            )
+        dataset = load(self.experiment.data)
+        self._require_data(dataset)
+        return dataset
+
+    @functools.cached_property
+    def template(self) -> Dataset:
+        """The run's data without the numbers: enough to build the model and to read others."""
+        return data_template(self.record["data"])
 
     @property
-    def dataset_like(self) -> Dataset:
-        """Without the numbers: enough to build the model and to scale new recordings."""
-        return dataset_like(self.record["data"])
-
-    @property
-    def table(self) -> Table | None:
-        """What reads tables like the run's, if it was trained on one."""
-        return table_like(self.record["data"])
+    def medium(self) -> AbstractMedium:
+        """What the run's data are recordings of."""
+        return medium_of(self.template)
 
     @property
     def checkpoints(self) -> Path:
@@ -157,7 +166,7 @@ class Run:
                 f"{str(self.folder)!r} has no validated checkpoint yet. Train it:"
                 f" `varfilter train {self.folder}`."
             )
-        built = self.experiment.build(self.dataset_like)
+        built = self.experiment.build(self.template)
         try:
             found = load_checkpoint(path, (built.model, built.filter))
         except ValueError as error:
@@ -256,6 +265,66 @@ def write_whole(path: Path, text: str) -> None:
             partial.unlink(missing_ok=True)
     except OSError as error:
         raise _unwritable(path, error) from None
+
+
+def data_record(dataset: Dataset) -> dict[str, Any]:
+    """All that is known of a data set but the numbers themselves, as plain JSON.
+
+    With it a run filters new recordings where the training data are not at hand.
+    """
+    row = dataset.train.values
+    return {
+        "name": dataset.name,
+        "medium": medium_of(dataset).name,
+        "sha256": dataset.sha256(),
+        "sequences": {split: len(dataset.split(split)) for split in SPLITS},
+        "rows": {split: len(dataset.split(split).values) for split in SPLITS},
+        "row_shape": list(row.shape[1:]),
+        "dtype": row.dtype.str,
+        "families": [
+            {
+                "distribution": family.distribution.__name__,
+                "width": family.width,
+                "low": family.low,
+                "high": family.high,
+            }
+            for family in dataset.families
+        ],
+        "is_by_column": isinstance(dataset.family, tuple),
+        "offset": np.asarray(dataset.scaling.offset, np.float64).tolist(),
+        "scale": np.asarray(dataset.scaling.scale, np.float64).tolist(),
+        "rows_per_step": dataset.rows_per_step,
+        "columns": list(dataset.columns),
+        "rate": dataset.rate,
+        "schema": medium_of(dataset).schema_json(dataset),
+    }
+
+
+def data_template(record: dict[str, Any]) -> Dataset:
+    """The data set of a record without a single sequence: what models are built for."""
+    families = tuple(
+        Family(getattr(distributions, f["distribution"]), f["width"], f["low"], f["high"])
+        for f in record["families"]
+    )
+    empty = Ragged(np.zeros((0, *record["row_shape"]), record["dtype"]), np.zeros(0, np.int64))
+    offset, scale = (
+        np.asarray(record[name]) if isinstance(record[name], list) else record[name]
+        for name in ("offset", "scale")
+    )
+    # Version 0.1.0 named no medium, and called the schema after the only one that had any.
+    schema = record.get("schema", record.get("table"))
+    found = Dataset(
+        record["name"],
+        *(empty, empty, empty),
+        family=families if record["is_by_column"] else families[0],
+        scaling=Scaling(offset, scale),
+        rows_per_step=record["rows_per_step"],
+        columns=tuple(record["columns"]),
+        rate=record["rate"],
+        medium=record.get("medium", ""),
+    )
+    medium = medium_of(found)
+    return replace(found, medium=medium.name, schema=schema and medium.schema(schema))
 
 
 def surroundings() -> dict[str, Any]:

@@ -9,7 +9,6 @@ import numpy as np
 
 from varfilter._arguments import require_positive
 from varfilter.data.dataset import Dataset, Family
-from varfilter.distributions import DiscretizedNormal
 from varfilter.experiments.filters import Bound, filter_with
 from varfilter.filters import AbstractFilter, ParticleFilter, VariationalFilter
 from varfilter.inference import Iterative
@@ -18,7 +17,7 @@ from varfilter.runs.training import summary
 from varfilter.training.evaluation import Evaluation, HeldOut
 
 
-def score(
+def score_run(
     run: Run,
     *,
     split: str = "test",
@@ -48,7 +47,7 @@ def score(
     particles = choice.num_particles if num_particles is None else num_particles
     filter = _with_iterations(trained.filter, num_iterations)
     filter = filter_with(filter.inference, bound, particles)
-    dataset = run.loaded.dataset
+    dataset = run.dataset
     held_out = HeldOut(dataset, split=split, batch_size=batch_size)
     found = held_out.evaluate(filter, trained.model, jax.random.key(seed))
     return {
@@ -65,6 +64,7 @@ def score(
         "prediction_units": "the data's own: root mean square error of the one-step prediction",
         **summary(found),
         "density": _in_density_units(found, dataset),
+        "reference": run.medium.reference(dataset, split)._asdict(),
         "published": _published(run, num_iterations),
     }
 
@@ -105,8 +105,6 @@ def _in_density_units(found: Evaluation, dataset: Dataset) -> dict[str, Any] | N
     """Of the same sequences; None where the data are not quantised, all elements alike."""
     family = dataset.family
     if not isinstance(family, Family) or family.width is None:
-        return None
-    if family.distribution is not DiscretizedNormal:
         return None
     # log P(level) = log p(x) + log(width) for levels that are narrow.
     shift = found.num_observed * math.log(family.width)

@@ -26,7 +26,7 @@ from varfilter.training.updates import fit
 
 
 class Averages:
-    """Of all updates that were added; begins with what `saved` gave."""
+    """The averages over all updates that were added; begins with what `saved` gave."""
 
     def __init__(self, saved: dict[str, Any] | None = None):
         self._count: int = saved["count"] if saved else 0
@@ -35,7 +35,7 @@ class Averages:
         self._parts: list[Metrics] = []
 
     def add(self, metrics: Metrics) -> None:
-        """Some updates, stacked."""
+        """Add the metrics of some updates, stacked."""
         self._parts.append(metrics)
 
     def saved(self) -> dict[str, Any]:
@@ -50,7 +50,7 @@ class Averages:
         return {"count": self._count, "sums": dict(self._sums)}
 
     def means(self) -> dict[str, Any]:
-        """By name."""
+        """The average of each metric, by its name."""
         found = self.saved()
         return {
             name: (np.asarray(total) / found["count"]).tolist()
@@ -119,7 +119,7 @@ class Stopped:
 Event = Updated | Validated | Resumed | Stopped
 
 
-def train(
+def train_run(
     run: Run,
     dataset: Dataset,
     *,

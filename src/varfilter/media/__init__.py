@@ -1,0 +1,43 @@
+"""Media: what depends on the kind of the data, a file for each kind."""
+
+from varfilter.media.base import AbstractMedium, Gallery, Inspection, NewSequence, Source
+from varfilter.media.catalogue import (
+    MEDIA,
+    forecast_rows,
+    load,
+    medium_at,
+    medium_named,
+    medium_of,
+    new_sequences,
+    picture,
+    register,
+    source_of,
+    step_rows,
+    write_samples,
+)
+from varfilter.media.formats import Row, Vector, write_rows
+from varfilter.media.reference import Reference
+
+__all__ = [
+    "MEDIA",
+    "AbstractMedium",
+    "Gallery",
+    "Inspection",
+    "NewSequence",
+    "Reference",
+    "Row",
+    "Source",
+    "Vector",
+    "forecast_rows",
+    "load",
+    "medium_at",
+    "medium_named",
+    "medium_of",
+    "new_sequences",
+    "picture",
+    "register",
+    "source_of",
+    "step_rows",
+    "write_rows",
+    "write_samples",
+]

@@ -1,0 +1,287 @@
+"""What a medium is: how recordings of one kind are read, named, drawn, written and judged.
+
+A table, music, sound and video are media; so is anything else that has a file like theirs. All
+that depends on the kind of the data stands in the file of its medium, and nowhere else asks.
+"""
+
+from abc import ABC
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from varfilter._arguments import kind
+from varfilter._files import naming, replacing
+from varfilter.data.dataset import Dataset
+from varfilter.data.ragged import Ragged
+from varfilter.media.formats import Row, Vector, write_rows
+from varfilter.media.reference import Reference, marginal_reference
+from varfilter.media.rows import Filtering, latent_row, restored, times_from
+
+# matplotlib is imported where something is drawn: most commands draw nothing.
+Figure = Any
+
+
+@dataclass(frozen=True)
+class Source:
+    """Which data are meant, and how they are read; an option that is None is the reader's own.
+
+    Each medium has a class of its own, whose further fields are the options of its readers.
+    """
+
+    medium: ClassVar[str] = ""
+
+    source: str
+    """A name of `varfilter data list`, or the path of a file or folder."""
+    at: str | None = None
+    """Where a set that has a name lies, if not in the data folder."""
+
+    def options(self) -> dict[str, Any]:
+        """The options that were given, as the function that reads the data calls them."""
+        named = {field.name: getattr(self, field.name) for field in fields(self)[2:]}
+        return {name: value for name, value in named.items() if value is not None}
+
+
+class NewSequence(NamedTuple):
+    """One sequence to be filtered: rows in the user's units, observations in the model's, times."""
+
+    name: str | int
+    rows: np.ndarray
+    xs: np.ndarray
+    times: np.ndarray
+
+
+class Gallery(NamedTuple):
+    """At most how much of a data set a figure of it shows, and what it says of missing values."""
+
+    num_sequences: int = 4
+    num_rows: int = 200
+    missing: str = "missing values are grey-blue"
+
+
+class Inspection(NamedTuple):
+    """How much of a split a report looks at closely, and how much of that it draws."""
+
+    num_sequences: int = 4
+    num_drawn: int = 2
+    num_steps: int = 200
+    num_samples: int = 64
+
+
+class AbstractMedium(ABC):
+    """One kind of recordings. What is not overridden fits any array of numbers.
+
+    - `name` is how the records of runs call it; `plural` is what people call such data.
+    - `source` is the class of its options. `experiment` is the name of the experiment whose
+      model, sizes and schedule suit the user's own recordings.
+    - `suffixes` are the endings of recordings of which a folder makes a data set;
+      `frame_suffixes` those of files that count only where there is nothing else.
+    - `endings` are those of the files that samples are written to, its own first.
+    - `num_steps` of a sequence are filtered in one dispatch, and `num_samples` draws make a
+      prediction: a step of video is large.
+    - `inputs` says what `varfilter filter` takes, for people.
+    """
+
+    name: ClassVar[str]
+    plural: ClassVar[str]
+    source: ClassVar[type[Source]]
+    experiment: ClassVar[str] = "table"
+    suffixes: ClassVar[frozenset[str]] = frozenset()
+    frame_suffixes: ClassVar[frozenset[str]] = frozenset()
+    endings: ClassVar[tuple[str, ...]] = (".npz",)
+    num_steps: ClassVar[int] = 64
+    num_samples: ClassVar[int] = 128
+    inputs: ClassVar[str] = "a .npy file of rows like those of the data"
+    gallery: ClassVar[Gallery] = Gallery()
+    inspection: ClassVar[Inspection] = Inspection()
+    has_reconstructions: ClassVar[bool] = True
+    caption: ClassVar[str] = (
+        "The values, the prediction before each step was seen, the reconstruction after inference,"
+        " and the surprise."
+    )
+
+    # Reading
+
+    def holds(self, dataset: Dataset) -> bool:
+        """Whether a data set that does not say its medium is of this one, by its rows."""
+        return False
+
+    def reads(self, path: Path) -> bool:
+        """Whether one file makes a data set of this medium."""
+        return False
+
+    def reader(self, path: Path) -> Callable[..., Dataset]:
+        """The function that reads a file or a folder; its options are the keyword arguments."""
+        raise NotImplementedError(f"{self.plural} cannot be read from {path}.")
+
+    def recordings(
+        self, dataset: Dataset, source: Source, path: Path
+    ) -> Iterator[tuple[str, np.ndarray]]:
+        """(name, rows) of each new recording at `path`, read as those of `dataset` were."""
+        try:
+            yield path.stem, np.atleast_1d(np.load(path, allow_pickle=False))
+        except (OSError, ValueError, EOFError) as error:
+            reason = " ".join(str(error).split()).rstrip(".")
+            raise ValueError(
+                f"`INPUT` {str(path)!r} cannot be read ({reason}). Give {self.inputs}."
+            ) from None
+
+    def sequences(self, dataset: Dataset, source: Source, data: Any) -> Iterator[NewSequence]:
+        """New sequences to be filtered; `data` is a path."""
+        if not isinstance(data, str | Path):
+            raise TypeError(f"`INPUT` must be a path, of {self.inputs}; got {kind(data)}.")
+        path = Path(data).expanduser()
+        shape = dataset.train.values.shape[1:]
+        for name, rows in self.recordings(dataset, source, path):
+            if rows.shape[1:] != shape or rows.dtype.kind not in "buif":
+                raise ValueError(
+                    f"`INPUT` {str(path)!r} has rows of shape {rows.shape[1:]} ({rows.dtype}); the"
+                    f" run was trained on rows of shape {shape}. Give {self.inputs}."
+                )
+            xs = dataset.observations(rows)
+            if not len(xs):
+                raise ValueError(
+                    f"`INPUT` {str(path)!r}: {name!r} has {len(rows)} rows, less than the"
+                    f" {dataset.rows_per_step} of one step. Give a longer one."
+                )
+            rows = rows[: len(xs) * dataset.rows_per_step]
+            yield NewSequence(name, rows, xs, times_from(dataset, 0, len(xs)))
+
+    def lines(self, dataset: Dataset) -> Any:
+        """What reads lines of JSON as they come, one step each; most media come in files."""
+        raise ValueError(
+            "`INPUT` is -, but lines on standard input are for runs on tables; this one was"
+            f" trained on {dataset.name!r}. Give the path of a recording."
+        )
+
+    def schema_json(self, dataset: Dataset) -> Any:
+        """What else reads recordings like these, as plain JSON, for the record of a run."""
+        return None
+
+    def schema(self, known: Any) -> Any:
+        """What `schema_json` made, as the `Dataset.schema` it was."""
+        return None
+
+    def numbers(self, dataset: Dataset, ragged: Ragged) -> dict[str, Any]:
+        """Numbers that matter for this medium alone, of the sequences of a split."""
+        return {}
+
+    def reference(self, dataset: Dataset, split: str) -> Reference:
+        """The score of the naive predictor that a model must beat."""
+        return marginal_reference(dataset, split)
+
+    # Rows of filtered steps and of forecasts
+
+    def cell_size(self, dataset: Dataset) -> int:
+        """How many numbers the largest value of a row has."""
+        return dataset.num_elements
+
+    def step_rows(self, dataset: Dataset, filtering: Filtering) -> Iterator[Row]:
+        """`sequence`, `time`, `surprise`, `prediction`, and its spread and quantiles."""
+        for t, time in enumerate(filtering.times):
+            yield {
+                "sequence": filtering.sequence,
+                "time": time,
+                "surprise": filtering.surprise[t],
+                "prediction": Vector(filtering.parts["mean"][t]),
+                **{
+                    f"prediction_{part}": Vector(values[t])
+                    for part, values in filtering.parts.items()
+                    if part != "mean"
+                },
+                **latent_row(filtering, t),
+            }
+
+    def forecast_rows(
+        self,
+        dataset: Dataset,
+        times: np.ndarray,
+        parts: dict[str, np.ndarray],
+        sequence: str | int,
+    ) -> Iterator[Row]:
+        """`sequence`, `time`, `step`, `prediction` and its quantiles, of each step ahead."""
+        for i, time in enumerate(times):
+            yield {"sequence": sequence, "time": time, "step": i + 1} | {
+                "prediction" if part == "mean" else f"prediction_{part}": Vector(values[i])
+                for part, values in parts.items()
+            }
+
+    # Writing what a model makes up
+
+    def write(self, path: Path, dataset: Dataset, xs: np.ndarray) -> None:
+        """One recording in this medium's own format; .npz is written for it."""
+        raise NotImplementedError
+
+    def write_samples(
+        self, path: Path, dataset: Dataset, sequences: Sequence[np.ndarray]
+    ) -> list[Path]:
+        """Observations in the model's units as files; several sequences are numbered files.
+
+        An .npz file holds `time`, and the values in the user's units as `observation`. A file
+        that is there stays as it was until the new one is whole.
+        """
+        paths = [path]
+        if len(sequences) > 1:
+            width = len(str(len(sequences)))
+            numbers = range(1, len(sequences) + 1)
+            paths = [path.with_name(f"{path.stem}-{i:0{width}}{path.suffix}") for i in numbers]
+        for each, xs in zip(paths, sequences, strict=True):
+            if each.suffix.lower() == ".npz":
+                self._write_arrays(each, dataset, xs)
+            else:
+                with replacing(each) as partial, naming(each):
+                    self.write(partial, dataset, xs)
+        return paths
+
+    def _write_arrays(self, path: Path, dataset: Dataset, xs: np.ndarray) -> None:
+        times, values = times_from(dataset, 0, len(xs)), restored(dataset, xs)
+        pairs = zip(times, values, strict=True)
+        write_rows(({"time": t, "observation": Vector(np.asarray(v))} for t, v in pairs), path)
+
+    # Drawing
+
+    def draw_dataset(self, page: Any, dataset: Dataset, shown: list[Any]) -> Figure:
+        """Draw some sequences of a data set on a page: lines of a few numbers, else heat maps."""
+        from varfilter.plots import datasets
+
+        is_small = dataset.num_elements // dataset.rows_per_step <= datasets.MOST_PANELS
+        return (datasets.lines if is_small else datasets.heat_maps)(page, dataset, shown)
+
+    def inspected(self, sequence: Any) -> Any:
+        """The part of an inspected sequence that is drawn: all of it."""
+        return sequence
+
+    def draw_sequence(self, dataset: Dataset, sequence: Any, width: float) -> Figure:
+        """Draw a filtered sequence; the most surprising steps are marked."""
+        from varfilter.plots import datasets, sequences
+
+        if dataset.num_elements <= datasets.MOST_PANELS:
+            return sequences.columns(dataset, sequence, width)
+        return sequences.images(dataset, sequence, width)[0]
+
+
+def files_in(path: Path, medium: AbstractMedium) -> Iterator[tuple[str, Path]]:
+    """(name, file) of a recording, or of those in a folder and its folders, by name."""
+    suffixes = medium.suffixes
+    if path.is_file():
+        if path.suffix.lower() not in suffixes:
+            raise ValueError(
+                f"`INPUT` is {str(path)!r}, but the run was trained on {medium.plural}. Give"
+                f" {medium.inputs}."
+            )
+        yield path.stem, path
+        return
+    found = [
+        file
+        for file in sorted(path.rglob("*"))
+        if file.suffix.lower() in suffixes and not file.name.startswith(".") and file.is_file()
+    ]
+    if not found:
+        raise FileNotFoundError(
+            f"`INPUT` {str(path)!r} is a folder without {', '.join(sorted(suffixes))}. Give"
+            f" {medium.inputs}."
+        )
+    for file in found:
+        yield file.relative_to(path).with_suffix("").as_posix(), file

@@ -1,0 +1,187 @@
+"""Sound: samples of one channel at one rate, some hundred of them a step."""
+
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from varfilter.data.dataset import Dataset
+from varfilter.media.base import (
+    AbstractMedium,
+    Figure,
+    Gallery,
+    Inspection,
+    Source,
+    files_in,
+)
+from varfilter.media.reference import Reference, marginal_reference
+from varfilter.media.rows import restored
+
+# Half a second of speech at the steps of the paper.
+NUM_DRAWN_STEPS = 40
+DECIBELS, SILENCE = 70.0, -120.0
+
+
+@dataclass(frozen=True)
+class SoundSource(Source):
+    """Sound and how it is read; None: as the files ask for."""
+
+    medium: ClassVar[str] = "sound"
+
+    rate: int | None = None
+    """Samples in a second (16000)."""
+    frame_size: int | None = None
+    """Samples in a step (200)."""
+
+
+class SoundMedium(AbstractMedium):
+    """The pressure of the air, so many times a second."""
+
+    name = "sound"
+    plural = "sound"
+    source = SoundSource
+    experiment = "vrnn-timit-sample-avf"
+    suffixes = frozenset({".wav", ".flac", ".sph", ".nist"})
+    endings = (".wav", ".npz")
+    inputs = "a sound file (.wav, .flac, .sph, .nist), or a folder of them"
+    gallery = Gallery(num_rows=1 << 17)
+    inspection = Inspection()
+    caption = (
+        "The waveform, the prediction decoded from the prior before each step was heard, the"
+        " reconstruction after inference, and the surprise of each step; of the steps that were"
+        " looked at, the loudest stretch."
+    )
+
+    def holds(self, dataset: Dataset) -> bool:
+        """Whether a row is one number, so many in a second."""
+        return dataset.train.values.shape[1:] == () and dataset.rate is not None
+
+    def reader(self, path: Path) -> Callable[..., Dataset]:
+        """A folder of sound files."""
+        from varfilter.data.audio import audio_folder
+
+        return audio_folder
+
+    def recordings(
+        self, dataset: Dataset, source: Source, path: Path
+    ) -> Iterator[tuple[str, np.ndarray]]:
+        """Sound files at the rate of the run's data."""
+        from varfilter.data.audio import read_audio, resampled
+
+        rate, stored = round(dataset.rate or 1), dataset.train.values.dtype
+        for name, file in files_in(path, self):
+            sound = read_audio(file)
+            samples = resampled(sound.samples, sound.rate, rate)
+            # Of what is kept as whole levels, new recordings are too.
+            is_finer = stored.kind in "iu" and samples.dtype.kind == "f"
+            yield name, (np.rint(samples) if is_finer else samples).astype(stored)
+
+    def reference(self, dataset: Dataset, split: str) -> Reference:
+        """Noise as loud as the training part: each sample by itself."""
+        return marginal_reference(dataset, split)._replace(
+            what="each sample by the mean and the spread of training"
+        )
+
+    def write(self, path: Path, dataset: Dataset, xs: np.ndarray) -> None:
+        """A WAV file of 16 bits; a warning counts the samples that had to be clipped."""
+        from varfilter.data.audio import LEVELS, write_wav
+
+        samples = np.rint(restored(dataset, xs))
+        num_clipped = int(np.sum((samples < LEVELS.min) | (samples > LEVELS.max)))
+        if num_clipped:
+            warnings.warn(
+                f"{num_clipped} of {samples.size} samples are louder than 16 bits hold, and were"
+                " clipped.",
+                stacklevel=3,
+            )
+        write_wav(samples, path, dataset.rate or 1)
+
+    def draw_dataset(self, page: Any, dataset: Dataset, shown: list[Any]) -> Figure:
+        """Draw the wave and the spectrum of each sound, on common axes of seconds."""
+        from varfilter.plots.datasets import extent_of
+        from varfilter.plots.style import (
+            COLOURS,
+            LABEL,
+            OUTSIDE,
+            ink,
+            outline,
+            plain,
+            title,
+            value_range,
+        )
+
+        figure, body = page(1.4 * len(shown) + 0.3)
+        rate = float(dataset.rate or 1.0)
+        seconds = max(len(sound.rows) for sound in shown) / rate
+        spectra = [_spectrum(sound.rows, rate) for sound in shown]
+        loudest = max(value_range(spectra)[1], DECIBELS + SILENCE)
+        unit, divisor = ("kHz", 1000.0) if rate >= 4000 else ("Hz", 1.0)
+        axes = body.subplots(len(shown), 2, sharex=True, sharey="col", squeeze=False)
+        for (wave, spectrum), sound, levels in zip(axes, shown, spectra, strict=True):
+            end = len(sound.rows) / rate
+            plain(wave, grid=True)
+            times = np.arange(len(sound.rows)) / rate
+            wave.plot(*outline(times, sound.rows), color=COLOURS[0], lw=0.6)
+            wave.axvspan(end, seconds, color=OUTSIDE, zorder=0.6)
+            wave.set_ylabel("amplitude", **LABEL)
+            title(wave, f"{sound.name}, {extent_of(sound, dataset)}")
+            plain(spectrum)
+            spectrum.set_facecolor(OUTSIDE)
+            spectrum.imshow(
+                levels, cmap=ink("black"), vmin=loudest - DECIBELS, vmax=loudest, origin="lower",
+                aspect="auto", extent=(0.0, end, 0.0, rate / 2 / divisor),
+            )  # fmt: skip
+            spectrum.set_ylabel(unit, **LABEL)
+        axes[0, 0].set_xlim(0.0, seconds)
+        title(axes[0, 1], f"spectrum, {DECIBELS:.0f} dB from black to white", small=True)
+        for axis in axes[-1]:
+            axis.set_xlabel("seconds", **LABEL)
+        return figure
+
+    def inspected(self, sequence: Any) -> Any:
+        """The neighbouring steps with the largest squares: speech begins with silence."""
+        loudness = np.nansum(np.square(sequence.xs.reshape(len(sequence.xs), -1)), axis=1)
+        window = np.ones(min(NUM_DRAWN_STEPS, len(loudness)))
+        begin = int(np.argmax(np.convolve(loudness, window, "valid")))
+        steps = slice(begin, begin + NUM_DRAWN_STEPS)
+        cut = [part if part is None else part[steps] for part in sequence[3:]]
+        first = sequence.first + begin
+        return type(sequence)(sequence.name, first, sequence.num_steps, *cut)
+
+    def draw_sequence(self, dataset: Dataset, sequence: Any, width: float) -> Figure:
+        """Draw waveforms over seconds, on one scale (as in figure 3 of the paper)."""
+        from matplotlib.ticker import MaxNLocator
+
+        from varfilter.plots.sequences import drawn_rows, stack, surprise
+        from varfilter.plots.style import COLOURS, INK, outline, title, x_label, y_label
+
+        rows = {
+            name: dataset.scaling.restore(values.astype(np.float64)).ravel()
+            for name, values in drawn_rows(sequence).items()
+        }
+        figure, axes, below = stack(width, len(rows), 1.1)
+        rate = float(dataset.rate or 1.0)
+        begin = sequence.first * dataset.rows_per_step / rate
+        loudest = 1.05 * max(float(np.nanmax(np.abs(rows["data"]))), 1e-6)
+        times = begin + np.arange(len(rows["data"])) / rate
+        for axis, (name, values) in zip(axes, rows.items(), strict=True):
+            axis.plot(*outline(times, values), color=INK if name == "data" else COLOURS[0], lw=0.6)
+            axis.set_ylim(-loudest, loudest)
+            axis.yaxis.set_major_locator(MaxNLocator(3))
+            title(axis, name)
+            y_label(axis, "amplitude")
+        surprise(below, sequence, axes, start=begin, per_step=dataset.rows_per_step / rate)
+        x_label(below, "seconds")
+        return figure
+
+
+def _spectrum(samples: np.ndarray, rate: float) -> np.ndarray:
+    """Decibels (frequency, time), from pieces of 25 ms, four times overlapping."""
+    size = max(round(0.025 * rate), 16)
+    padded = np.pad(samples.astype(np.float32), (size // 2, size))
+    pieces = np.lib.stride_tricks.sliding_window_view(padded, size)[: len(samples) : size // 4]
+    levels = np.abs(np.fft.rfft(pieces * np.hanning(size).astype(np.float32))).T
+    return 20.0 * np.log10(np.maximum(levels, 10.0 ** (SILENCE / 20.0)))

@@ -1,0 +1,237 @@
+"""Tables: columns of numbers in time, each with a name, a unit and a family of its own."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from varfilter.data.dataset import Dataset
+from varfilter.media.base import (
+    AbstractMedium,
+    Figure,
+    Gallery,
+    Inspection,
+    NewSequence,
+    Source,
+)
+from varfilter.media.formats import ENDINGS, Row, write_rows
+from varfilter.media.reference import Reference, last_value_reference
+from varfilter.media.rows import (
+    Filtering,
+    free_names,
+    latent_names,
+    latent_row,
+    restored,
+    times_from,
+)
+
+# The time of the first row that a model makes up: as readable as those of dated training data,
+# and plainly none of theirs.
+FIRST_DATE = np.datetime64("2000-01-01T00:00:00")
+
+
+@dataclass(frozen=True)
+class TableSource(Source):
+    """A table and how it is read; None: as its columns ask for."""
+
+    medium: ClassVar[str] = "table"
+
+    sequence: str | None = None
+    """The column that tells sequences apart (one named run, series, ...); none: all rows are
+    one."""
+    time: str | None = None
+    """The column of times (the one that looks like it); none: rows are steps."""
+    step: float | None = None
+    """Between two rows, in the unit of the times; seconds for dates (the usual one)."""
+    columns: tuple[str, ...] | None = None
+    """The columns to observe, in this order (all that hold numbers)."""
+    kinds: tuple[str, ...] | None = None
+    """COLUMN=KIND; numeric, binary or count (by what the training rows hold)."""
+    long: tuple[str, str] | None = None
+    """For tables of one reading a row: the columns that name it and hold it."""
+    split_by: Literal["auto", "sequence", "time"] | None = None
+    """Split whole sequences, or each by time (auto: whole ones from three on)."""
+
+    def options(self) -> dict[str, Any]:
+        """The options that were given, as `read_table` calls them."""
+        given = super().options()
+        if "split_by" in given:
+            given["split"] = given.pop("split_by")
+        if "kinds" in given:
+            given["kinds"] = dict(map(_column_and_kind, given["kinds"]))
+        for name in ("time", "sequence"):
+            if given.get(name) == "none":
+                given[name] = False
+        return given
+
+
+class TableMedium(AbstractMedium):
+    """A row a step, a column a sensor."""
+
+    name = "table"
+    plural = "a table"
+    source = TableSource
+    experiment = "table"
+    endings = (".csv", *(ending for ending in ENDINGS if ending != ".csv"))
+    inputs = "a table (.csv, .tsv, .parquet, .npy, .npz), or - for JSON lines on standard input"
+    gallery = Gallery(3, 1000, "marks at the bottom are missing values")
+    inspection = Inspection(num_drawn=1, num_steps=300)
+    has_reconstructions = False
+    caption = (
+        "Each column as it was read (dots), the mean of its prediction before it was read (line)"
+        " with the band that should hold nine in ten values; of a column of 0 and 1, the"
+        " probability of a 1. Below, the surprise."
+    )
+
+    def holds(self, dataset: Dataset) -> bool:
+        """Whether the columns have names."""
+        return bool(dataset.columns) and dataset.rows_per_step == 1
+
+    def reads(self, path: Path) -> bool:
+        """Any file that no other medium reads: what is wrong with it, the reader says."""
+        return True
+
+    def reader(self, path: Path) -> Callable[..., Dataset]:
+        """A file of columns."""
+        from varfilter.data.tables.read import read_table
+
+        return read_table
+
+    def sequences(self, dataset: Dataset, source: Source, data: Any) -> Iterator[NewSequence]:
+        """New sequences from a file, a data frame or a dictionary of arrays."""
+        readings = dataset.schema.read(data)
+        for i, rows in enumerate(readings.rows):
+            name = readings.names[i] if readings.names else 0
+            yield NewSequence(name, rows, dataset.observations(rows), readings.times[i])
+
+    def lines(self, dataset: Dataset) -> Any:
+        """What reads lines of JSON with the names of the columns, one step each."""
+        from varfilter.data.tables.lines import TableLines
+
+        return TableLines(dataset.schema)
+
+    def schema_json(self, dataset: Dataset) -> Any:
+        """The kinds and the layout of the columns."""
+        return None if dataset.schema is None else dataset.schema.as_json()
+
+    def schema(self, known: Any) -> Any:
+        """The `TableSchema` of a record."""
+        from varfilter.data.tables.schema import TableSchema
+
+        return TableSchema.from_json(known)
+
+    def reference(self, dataset: Dataset, split: str) -> Reference:
+        """Each column as it was last read."""
+        return last_value_reference(dataset, split)
+
+    def cell_size(self, dataset: Dataset) -> int:
+        """One: each column has its own values in a row."""
+        return 1
+
+    def step_rows(self, dataset: Dataset, filtering: Filtering) -> Iterator[Row]:
+        """For each column: itself as it was seen, `COLUMN_mean`, `COLUMN_std`, quantiles.
+
+        Then `surprise`, in nats. A name that a column of the user's has already gets an
+        underscore; the user's own columns of time and sequence keep their names.
+        """
+        parts = filtering.parts
+        wanted = ["surprise", *(f"{name}_{part}" for name in dataset.columns for part in parts)]
+        names = _names(dataset, [*wanted, *latent_names(filtering)])
+        for t, time in enumerate(filtering.times):
+            row: Row = {names["sequence"]: filtering.sequence, names["time"]: time}
+            for i, name in enumerate(dataset.columns):
+                row[name] = filtering.rows[t, i]
+                for part, values in parts.items():
+                    row[names[f"{name}_{part}"]] = values[t, i]
+            row[names["surprise"]] = filtering.surprise[t]
+            yield row | {names[name]: v for name, v in latent_row(filtering, t).items()}
+
+    def forecast_rows(
+        self,
+        dataset: Dataset,
+        times: np.ndarray,
+        parts: dict[str, np.ndarray],
+        sequence: str | int,
+    ) -> Iterator[Row]:
+        """For each column: `COLUMN_mean`, and `COLUMN_q05`, ... for each level.
+
+        The mean of a binary column is the probability of a 1.
+        """
+        wanted = [f"{name}_{part}" for name in dataset.columns for part in parts]
+        # No column is written by its own name here, but `step` beside a column of that name
+        # misleads.
+        names = _names(dataset, ["step", *wanted])
+        for i, time in enumerate(times):
+            yield {names["sequence"]: sequence, names["time"]: time, names["step"]: i + 1} | {
+                names[f"{name}_{part}"]: values[i, k]
+                for k, name in enumerate(dataset.columns)
+                for part, values in parts.items()
+            }
+
+    def write_samples(
+        self, path: Path, dataset: Dataset, sequences: Sequence[np.ndarray]
+    ) -> list[Path]:
+        """One file: `time`, from 2000 or 0 on, and each column in the user's units.
+
+        Counts and binary columns are whole numbers. Several sequences have a column that tells
+        them apart.
+        """
+        has_many = len(sequences) > 1
+        rows = (
+            row
+            for number, xs in enumerate(sequences, start=1)
+            for row in _sample_rows(dataset, xs, number if has_many else None)
+        )
+        write_rows(rows, path)
+        return [path]
+
+    def draw_dataset(self, page: Any, dataset: Dataset, shown: list[Any]) -> Figure:
+        """Draw a panel for each column."""
+        from varfilter.plots.datasets import lines
+
+        return lines(page, dataset, shown)
+
+    def draw_sequence(self, dataset: Dataset, sequence: Any, width: float) -> Figure:
+        """Draw a panel for each column: its values, their prediction, and the band of it."""
+        from varfilter.plots.sequences import columns
+
+        return columns(dataset, sequence, width)
+
+
+def _names(dataset: Dataset, wanted: list[str]) -> dict[str, str]:
+    """Names for our own columns; the user's for those of time and sequence, where there are."""
+    schema = dataset.schema
+    users = {
+        "sequence": (schema and schema.sequence) or "sequence",
+        "time": (schema and schema.time) or "time",
+    }
+    return free_names(dataset.columns, users | {name: name for name in wanted})
+
+
+def _sample_rows(dataset: Dataset, xs: np.ndarray, sequence: int | None) -> Iterator[Row]:
+    is_dated = dataset.schema is not None and dataset.schema.layout.clock.is_date
+    times = times_from(dataset, FIRST_DATE if is_dated else 0, len(xs))
+    families = dataset.families * (len(dataset.columns) // len(dataset.families))
+    columns = [
+        (name, family.has_levels) for name, family in zip(dataset.columns, families, strict=True)
+    ]
+    names = _names(dataset, [])
+    begin = {} if sequence is None else {names["sequence"]: sequence}
+    for time, values in zip(times, restored(dataset, xs), strict=True):
+        yield (
+            begin
+            | {names["time"]: time}
+            | {
+                name: int(np.rint(value)) if is_whole and np.isfinite(value) else value
+                for (name, is_whole), value in zip(columns, values, strict=True)
+            }
+        )
+
+
+def _column_and_kind(text: str) -> tuple[str, str]:
+    column, equals, kind = text.rpartition("=")
+    if not (column and equals):
+        raise ValueError(f"`kinds` must be like COLUMN=count; got {text!r}.")
+    return column, kind

@@ -1,0 +1,11 @@
+from varfilter.runs.applied import AppliedRun as AppliedRun
+from varfilter.runs.applied import apply_run as apply_run
+from varfilter.runs.applied import filter_data as filter_data
+from varfilter.runs.applied import forecast_data as forecast_data
+from varfilter.runs.applied import sample_run as sample_run
+from varfilter.runs.estimator import TableFilter as TableFilter
+from varfilter.runs.live import LiveFilter as LiveFilter
+from varfilter.runs.run import Run as Run
+from varfilter.runs.run import Trained as Trained
+from varfilter.runs.scores import score_run as score_run
+from varfilter.runs.training import train_run as train_run
