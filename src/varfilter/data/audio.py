@@ -203,6 +203,7 @@ def sound_dataset(
         rows_per_step=frame_size,
         names=names_of(sounds),
         rate=float(rate),
+        medium="sound",
     )
 
 

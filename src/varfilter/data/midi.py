@@ -69,6 +69,7 @@ def midi_folder(
         family=Family(Bernoulli),
         names={split: tuple(parts[split]) for split in SPLITS},
         rate=None if seconds_per_step is None else 1.0 / seconds_per_step,
+        medium="music",
     )
 
 

@@ -28,7 +28,7 @@ def read_rolls(path: str | Path, name: str | None = None) -> Dataset:
     """Songs as binary rolls (time, 88), column j for the MIDI note 21 + j, from one file.
 
     - a pickle of {"train": songs, "valid": songs, "test": songs}, where a song is a list of
-      steps and a step a list of MIDI note numbers; nothing in it is run (`safe_pickle`);
+      steps and a step a list of MIDI note numbers; nothing in it is run (`read_plain_pickle`);
     - a .mat file with cell arrays `traindata`, `validdata`, `testdata` of (time, 88) matrices;
     - an .npz file with, for each split s, `s_rolls` (all steps, 11), the rolls packed by
       `np.packbits(axis=1)`, and `s_lengths`, the steps of each song.
@@ -45,7 +45,15 @@ def read_rolls(path: str | Path, name: str | None = None) -> Dataset:
             raise ValueError(
                 f"`path` {str(path)!r} has no songs for {split!r}: each split needs one."
             )
-    return Dataset(path.stem if name is None else name, family=Family(Bernoulli), **songs)
+    return Dataset(
+        path.stem if name is None else name, **songs, family=Family(Bernoulli), medium="music"
+    )
+
+
+def pitch_range(ragged: Ragged) -> dict[str, list[int]]:
+    """The lowest and the highest MIDI note of some rolls, {"pitches": [21, 108]}; {} in silence."""
+    keys = np.flatnonzero(ragged.values.any(axis=0)) + LOWEST
+    return {"pitches": [int(keys[0]), int(keys[-1])]} if keys.size else {}
 
 
 def _reader(path: Path) -> Any:

@@ -215,6 +215,7 @@ def film_dataset(
         scaling=Scaling(0.0, 255.0),
         names=names_of(films),
         rate=rate,
+        medium="video",
     )
 
 

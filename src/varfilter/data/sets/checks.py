@@ -1,37 +1,27 @@
 """What a data set holds, in numbers; and whether a named one holds what it should."""
 
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from varfilter.data.dataset import SPLITS, Dataset
 from varfilter.data.ragged import Ragged
-from varfilter.data.rolls import LOWEST, NUM_KEYS
-from varfilter.data.sets.registry import Entry
-from varfilter.data.sets.timit import check_timit
+from varfilter.data.sets.entry import Entry, Judgement
 from varfilter.data.sets.transfer import file_digest
-from varfilter.data.video import VIDEOS
 from varfilter.distributions import Bernoulli
 
 
-class Judgement(NamedTuple):
-    """Whether a named set is what it should be: not wrong, and proven right; line by line."""
-
-    is_good: bool
-    is_verified: bool
-    lines: tuple[str, ...]
-
-
 def judge(entry: Entry, dataset: Dataset, path: Path | None, *, plain: bool = True) -> Judgement:
-    """Hold a set, as read from `path`, against what is expected of it.
+    """Compare a set, as read from `path`, with what is expected of it.
 
-    Counts must agree. The content is compared if it was read `plain`, without options.
+    Counts must agree. The content is compared if it was read `plain`, without options. A set
+    that has a check of its own is judged by that alone.
     """
-    if entry.name == "timit":
-        verdict = check_timit(dataset)
-        return Judgement(verdict.is_good, verdict.is_good, tuple(verdict.text.splitlines()))
+    if (check := entry.check) is not None:
+        return check(dataset)
     expected = entry.expected
     sequences = tuple(len(dataset.split(split)) for split in SPLITS)
     rows = tuple(len(dataset.split(split).values) for split in SPLITS)
@@ -51,7 +41,7 @@ def judge(entry: Entry, dataset: Dataset, path: Path | None, *, plain: bool = Tr
     is_same = sha256 == expected.sha256
     if is_same:
         lines.append("ok  the content is the expected, bit by bit (sha256)")
-    elif _has_same_films(entry, path):
+    elif _has_same_files(entry, path):
         lines.append("ok  the files are the expected (sha256), though decoded a little differently")
         is_same = True
     elif not expected.is_binding:
@@ -62,15 +52,23 @@ def judge(entry: Entry, dataset: Dataset, path: Path | None, *, plain: bool = Tr
     return Judgement(is_good, is_good and is_same, tuple(lines))
 
 
-def describe(dataset: Dataset) -> dict[str, Any]:
-    """Counts, lengths, ranges and densities, for people and for programs."""
+def describe(
+    dataset: Dataset, by_split: Callable[[Ragged], dict[str, Any]] | None = None
+) -> dict[str, Any]:
+    """Counts, lengths, ranges and densities of a data set, for people and for programs.
+
+    `by_split` gives further numbers of the sequences of one split, which only the medium of the
+    data knows, such as the pitches of music; it is not asked about a split without sequences.
+    """
     shown: dict[str, Any] = {
         "name": dataset.name,
         "observation": list(dataset.observation_shape),
         "family": _families(dataset),
         "rate": dataset.rate,
         "rows_per_step": dataset.rows_per_step,
-        "splits": {split: _numbers(dataset, dataset.split(split)) for split in SPLITS},
+        "splits": {
+            split: _numbers(dataset, dataset.split(split), by_split or _nothing) for split in SPLITS
+        },
         "sha256": dataset.sha256(),
     }
     if dataset.columns:
@@ -81,12 +79,6 @@ def describe(dataset: Dataset) -> dict[str, Any]:
             )
         }
     return shown
-
-
-def is_music(dataset: Dataset) -> bool:
-    """Whether its observations are the keys of a piano."""
-    families = _families(dataset)
-    return dataset.observation_shape == (NUM_KEYS,) and families == [Bernoulli.__name__]
 
 
 def without_steps(dataset: Dataset) -> list[str]:
@@ -107,7 +99,14 @@ def _families(dataset: Dataset) -> list[str]:
     return [family.distribution.__name__ for family in families]
 
 
-def _numbers(dataset: Dataset, ragged: Ragged) -> dict[str, Any]:
+def _nothing(_: Ragged) -> dict[str, Any]:
+    return {}
+
+
+def _numbers(
+    dataset: Dataset, ragged: Ragged, more: Callable[[Ragged], dict[str, Any]]
+) -> dict[str, Any]:
+    """The numbers of one split."""
     steps = ragged.lengths // dataset.rows_per_step
     shown: dict[str, Any] = {"sequences": len(ragged), "steps": int(steps.sum())}
     if not len(ragged):
@@ -120,14 +119,11 @@ def _numbers(dataset: Dataset, ragged: Ragged) -> dict[str, Any]:
     shown |= _range(ragged.values)
     if _families(dataset) == [Bernoulli.__name__]:
         shown["ones_per_step"] = round(shown["mean"] * dataset.num_elements, 4)
-        if is_music(dataset) and shown["highest"]:
-            keys = np.flatnonzero(ragged.values.any(axis=0)) + LOWEST
-            shown["pitches"] = [int(keys[0]), int(keys[-1])]
-    return shown
+    return shown | more(ragged)
 
 
 def _range(values: np.ndarray) -> dict[str, Any]:
-    """Lowest, highest, mean, and the part that is missing; in the recording's units."""
+    """Lowest, highest and mean value in the recording's units, and the part that is missing."""
     absent = np.isnan(values).mean() if values.dtype.kind == "f" else 0.0
     if absent == 1.0:
         return {"lowest": None, "highest": None, "mean": None, "missing": 1.0}
@@ -146,12 +142,12 @@ def _compared(what: str, got: tuple[int, ...], expected: tuple[int, ...]) -> str
     return f"BAD {what} (train, valid, test): {got}, expected {expected}"
 
 
-def _has_same_films(entry: Entry, path: Path | None) -> bool:
-    if path is None or not entry.expected.files_sha256 or not path.is_dir():
+def _has_same_files(entry: Entry, path: Path | None) -> bool:
+    expected = entry.expected
+    if path is None or not expected.files_sha256 or not path.is_dir():
         return False
     lines = [
         f"{file_digest(file, 'sha256')}  {file.name}\n"
-        for file in sorted(path.iterdir())
-        if file.suffix.lower() in VIDEOS
+        for file in sorted(path.glob(expected.files))
     ]
-    return hashlib.sha256("".join(lines).encode()).hexdigest() == entry.expected.files_sha256
+    return hashlib.sha256("".join(lines).encode()).hexdigest() == expected.files_sha256

@@ -52,7 +52,7 @@ def moving_digits(
         names[split] = tuple(
             " ".join(f"{digits.target[image]}#{image}" for image in row) for row in chosen
         )
-    return Dataset("moving-digits", **parts, family=Family(Bernoulli), names=names)
+    return Dataset("moving-digits", **parts, family=Family(Bernoulli), names=names, medium="video")
 
 
 def _paths(

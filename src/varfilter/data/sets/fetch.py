@@ -18,9 +18,9 @@ from varfilter._arguments import require_library
 from varfilter.data.dataset import Dataset
 from varfilter.data.sets.archives import unpack
 from varfilter.data.sets.checks import judge
-from varfilter.data.sets.registry import Entry, Item
+from varfilter.data.sets.entry import Entry, Item
+from varfilter.data.sets.registry import damaged, data_folder, entry_named, locate, read_set
 from varfilter.data.sets.transfer import Progress, download
-from varfilter.media.catalogue import damaged, data_folder, load, locate, named
 
 
 def fetch(
@@ -39,7 +39,7 @@ def fetch(
     the addresses in the catalogue: a folder (or, for a set of one file, that file), somebody's
     data folder, or an address. `progress(file, bytes, total)` is called as they come.
     """
-    entry = named(name)
+    entry = entry_named(name)
     folder = data_folder() if folder is None else Path(folder).expanduser()
     if not entry.places:
         raise ValueError(f"{name!r} is simulated: there is nothing to fetch, only to `load`.")
@@ -88,7 +88,7 @@ def _checked(entry: Entry, found: Path, folder: Path) -> Path:
     if entry.is_large and os.access(folder, os.W_OK):
         options["cache"] = folder / "decoded"
     try:
-        _require_good(entry, load(entry.name, at=found, **options), found)
+        _require_good(entry, read_set(entry, at=found, **options), found)
     except (ValueError, OSError) as error:
         raise ValueError(f"{error} {damaged(entry, found)}") from None
     return found
@@ -168,7 +168,7 @@ def _put(entry: Entry, made: Path, folder: Path, scratch: Path) -> Path:
     target = folder / entry.places[0]
     target = target.with_name(made.name) if made.is_file() else target
     options: dict[str, Any] = {"cache": scratch / "decoded"} if entry.is_large else {}
-    _require_good(entry, load(entry.name, at=made, **options), made)
+    _require_good(entry, read_set(entry, at=made, **options), made)
     target.parent.mkdir(parents=True, exist_ok=True)
     # What is to be replaced, wherever it would be found, or what holds hidden files only.
     for path in (folder / place for place in entry.places):

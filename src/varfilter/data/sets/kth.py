@@ -12,15 +12,15 @@ from typing import NamedTuple
 from varfilter._arguments import require_positive
 from varfilter.data.dataset import SPLITS, Dataset
 from varfilter.data.recordings import Recording
+from varfilter.data.sets.registry import KTH_ACTIONS, KTH_TABLE
 from varfilter.data.video import Frames, decode_video, existing_folder, film_dataset
 
-ACTIONS = ("walking", "jogging", "running", "boxing", "handwaving", "handclapping")
+ACTIONS = tuple(KTH_ACTIONS)
 PERSONS = {
     "train": (11, 12, 13, 14, 15, 16, 17, 18),
     "valid": (19, 20, 21, 23, 24, 25, 1, 4),
     "test": (22, 2, 3, 5, 6, 7, 8, 9, 10),
 }
-TABLE = "00sequences.txt"
 
 
 class Clip(NamedTuple):
@@ -59,7 +59,7 @@ def kth_table(path: Path | str) -> list[Clip]:
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(
-            f"KTH needs its table of sub-sequences, {TABLE}, which comes beside the zip files;"
+            f"KTH needs its table of sub-sequences, {KTH_TABLE}, which comes beside the zip files;"
             f" there is none at {path}."
         )
     clips: list[Clip] = []
@@ -90,7 +90,7 @@ def kth(
     require_positive("size", size)
     if unknown := [action for action in actions if action not in ACTIONS]:
         raise ValueError(f"`actions` must be of {', '.join(ACTIONS)}; got {unknown[0]!r}.")
-    table = [clip for clip in kth_table(folder / TABLE) if clip.action in actions]
+    table = [clip for clip in kth_table(folder / KTH_TABLE) if clip.action in actions]
     sources = _sources(folder)
     if missing := [name for name in dict.fromkeys(c.film for c in table) if name not in sources]:
         raise FileNotFoundError(
@@ -119,7 +119,7 @@ def kth_sample(folder: Path | str, *, size: int = 64, stretch: bool = False) -> 
     require_positive("size", size)
     sources = _sources(folder)
     films: dict[str, list[Recording]] = {split: [] for split in SPLITS}
-    for name, group in groupby(kth_table(folder / TABLE), lambda clip: clip.film):
+    for name, group in groupby(kth_table(folder / KTH_TABLE), lambda clip: clip.film):
         clips = list(group)
         for split, part in zip(SPLITS, (clips[:2], clips[2:3], clips[3:]), strict=True):
             if name in sources and part:

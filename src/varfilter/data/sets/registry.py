@@ -1,76 +1,22 @@
-"""The data sets that have a name: their facts, where they lie, and how each is read."""
+"""The data sets that have a name: their facts, where they lie, and how to read one.
+
+Nothing that reads a set is imported here: each entry names its reader, and asks for it when the
+set is read.
+"""
 
 import inspect
 import os
 import re
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from varfilter._arguments import nearest
 from varfilter.data.dataset import Dataset
-from varfilter.data.rolls import read_rolls
-from varfilter.data.sets.digits import moving_digits
-from varfilter.data.sets.kth import ACTIONS, TABLE, kth, kth_sample
-from varfilter.data.sets.timit import COUNTS, timit, timit_sample
-from varfilter.data.sets.weizmann import weizmann
-
-
-@dataclass(frozen=True)
-class Item:
-    """One file to be had: its name here, its addresses, first choice first, and its digest.
-
-    `place` is for an archive to be unpacked: the name in the set's folder of a member, or None
-    for one to be left out.
-    """
-
-    name: str
-    urls: tuple[str, ...]
-    digest: str = ""
-    place: Callable[[str], str | None] | None = None
-
-
-@dataclass(frozen=True)
-class Expected:
-    """What a set holds as read without options: counts by split, and `Dataset.sha256`.
-
-    `files_sha256` is what `sha256sum * | sha256sum` prints for the films of the folder: pixels
-    may depend on the decoder, files do not. `is_binding` is False where other content of the same
-    counts may be as right: films that are copied in another encoding, numbers drawn by a library.
-    """
-
-    sequences: tuple[int, int, int]
-    rows: tuple[int, int, int] | None = None
-    sha256: str = ""
-    files_sha256: str = ""
-    is_binding: bool = True
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A data set that has a name.
-
-    - `read`: from the place where it lies, and options, to the data set.
-    - `places`: where it may lie in the data folder, the usual place first; none: it is simulated.
-    - `sources`: ways to get it, each a tuple of files, first choice first; none: by hand.
-    - `needs`: the library to read it and the extra of varfilter that brings it.
-    - `by_hand`: what to do if it cannot be fetched.
-    - `is_large`: decoding takes minutes, and the result is kept.
-    """
-
-    name: str
-    what: str
-    licence: str
-    read: Callable[..., Dataset]
-    expected: Expected
-    places: tuple[str, ...] = ()
-    sources: tuple[tuple[Item, ...], ...] = ()
-    needs: tuple[str, str] | None = None
-    by_hand: str = ""
-    is_large: bool = False
+from varfilter.data.sets.entry import Entry, Expected, Item
 
 
 def _music(
@@ -96,7 +42,9 @@ def _music(
         name,
         what,
         "none stated; for research",
-        read_rolls,
+        "music",
+        (88,),
+        "varfilter.data.rolls:read_rolls",
         expected,
         places=tuple(dict.fromkeys(f"music/{file}" for file in names)),
         sources=sources,
@@ -104,24 +52,29 @@ def _music(
 
 
 def _sentence(member: str) -> str | None:
-    """The sound and what explains it; not the transcripts."""
+    """The place of a member of NLTK's archive: the sounds and the README, not the transcripts."""
     name = member.removeprefix("timit/")
     return name if name.endswith(".wav") or name == "README" else None
 
 
-def _film(name: str, member: str) -> str | None:
+def _only(name: str, member: str) -> str | None:
+    """The place of a member of an archive of which one file alone is wanted."""
     return name if member.split("/")[-1] == name else None
 
 
 def _weizmann_clip(member: str) -> str | None:
-    """Lena runs, skips and walks twice: the first counts, as for everyone else."""
+    """The place of a member of Weizmann's archives.
+
+    Lena runs, skips and walks twice: the first counts, as for everyone else.
+    """
     found = re.search(r"(?:^|/)([a-z]+_wave[12]|[a-z]+_[a-z]+)1?\.avi$", member)
     return f"{found[1]}.avi" if found else None
 
 
-def _kth_item(file: str, digest: str = "", film: str | None = None) -> Item:
+def _kth_item(file: str, digest: str = "", video: str | None = None) -> Item:
+    """A file of KTH's page; with `video`, an archive of which that video alone is unpacked."""
     urls = tuple(f"{host}/cvap/actions/{file}" for host in KTH)
-    return Item(file, urls, digest, partial(_film, film) if film else None)
+    return Item(file, urls, digest, partial(_only, video) if video else None)
 
 
 # Digests of files are those that others have published (NLTK's own index, notes of people who
@@ -139,7 +92,8 @@ WEIZMANN = "https://www.wisdom.weizmann.ac.il/~vision/VideoAnalysis/Demos/SpaceT
 WEIZMANN_ACTIONS = (
     "bend", "jack", "jump", "pjump", "run", "side", "skip", "walk", "wave1", "wave2",
 )  # fmt: skip
-KTH_SHA1 = {
+# Each action of KTH is one zip file; its sha1.
+KTH_ACTIONS = {
     "walking": "a3e81537271a0ab4576591774baa38c2d97b7e3a",
     "jogging": "21943bdbcef9dad106db0d74661e49eaeaa15a25",
     "running": "da83bb313edfd4455fffdda6263696fa10d43c6f",
@@ -147,6 +101,7 @@ KTH_SHA1 = {
     "handwaving": "0792f7cd69f7f895a205c08ac212ddaa7177e370",
     "handclapping": "d3b81261aa822ef63d0d1523f945bfaff27814d2",
 }
+KTH_TABLE = "00sequences.txt"
 KTH_LICENCE = "not for commerce; cite Schuldt et al. 2004"
 
 ENTRIES = (
@@ -204,9 +159,13 @@ ENTRIES = (
         "timit",
         "read speech, 630 speakers, 16 kHz",
         "LDC user agreement (LDC93S1)",
-        timit,
-        Expected(COUNTS),
+        "sound",
+        (200,),
+        "varfilter.data.sets.timit:timit",
+        Expected((4389, 231, 1680)),
+        checker="varfilter.data.sets.timit:check_timit",
         places=("speech/timit", "speech/TIMIT", "timit", "TIMIT"),
+        needs=("soundfile", "audio"),
         by_hand=(
             "TIMIT may not be passed on: a licence and the files come from the Linguistic Data"
             " Consortium, https://catalog.ldc.upenn.edu/LDC93S1. Put the folder that holds TRAIN"
@@ -218,7 +177,9 @@ ENTRIES = (
         "timit-sample",
         "TIMIT's free part: 16 speakers",
         "CC BY-NC-SA; copyright 1993 LDC",
-        timit_sample,
+        "sound",
+        (200,),
+        "varfilter.data.sets.timit:timit_sample",
         Expected(
             (120, 20, 20),
             (5895011, 1002606, 943931),
@@ -242,15 +203,20 @@ ENTRIES = (
     ),
     Entry(
         "kth",
-        "films of 25 people who walk, jog, run, box, wave and clap",
+        "videos of 25 people who walk, jog, run, box, wave and clap",
         KTH_LICENCE,
-        kth,
+        "video",
+        (1, 64, 64),
+        "varfilter.data.sets.kth:kth",
         Expected((760, 768, 863)),
         places=("video/kth",),
         sources=(
             (
-                _kth_item(TABLE),
-                *(_kth_item(f"{action}.zip", f"sha1:{KTH_SHA1[action]}") for action in ACTIONS),
+                _kth_item(KTH_TABLE),
+                *(
+                    _kth_item(f"{action}.zip", f"sha1:{sha1}")
+                    for action, sha1 in KTH_ACTIONS.items()
+                ),
             ),
         ),
         needs=("av", "video"),
@@ -258,22 +224,25 @@ ENTRIES = (
     ),
     Entry(
         "kth-sample",
-        "two films of KTH, one person",
+        "two videos of KTH, one person",
         KTH_LICENCE,
-        kth_sample,
+        "video",
+        (1, 64, 64),
+        "varfilter.data.sets.kth:kth_sample",
         Expected(
             (4, 2, 2),
             (249, 123, 122),
             "f380571e69816c1dac3b96b480a250d2d360af34f927296716545391639c5556",
+            "*.avi",
             "9238b46472a6969b74cd2428824afbf13b26eb8606fe98df1c13c7d028f42131",
         ),
         places=("video/kth_sample",),
         sources=(
             (
-                _kth_item(TABLE),
+                _kth_item(KTH_TABLE),
                 *(
                     _kth_item(
-                        f"{action}.zip", f"sha1:{KTH_SHA1[action]}",
+                        f"{action}.zip", f"sha1:{KTH_ACTIONS[action]}",
                         f"person01_{action}_{scene}_uncomp.avi",
                     )
                     for action, scene in (("walking", "d1"), ("jogging", "d3"))
@@ -284,13 +253,16 @@ ENTRIES = (
     ),
     Entry(
         "weizmann",
-        "films of nine people in ten actions",
+        "videos of nine people in ten actions",
         "none stated; for research",
-        weizmann,
+        "video",
+        (1, 64, 64),
+        "varfilter.data.sets.weizmann:weizmann",
         Expected(
             (60, 10, 20),
             (4022, 487, 1346),
             "941a411f6a38580f1daadea255b38dd2d091ec33eefd4f24ba44df98fd854431",
+            "*.avi",
             "64fcaeff5ed5ba852ea33e0603004ccdafb4454a06ffc8a6d881f299b47da61c",
             is_binding=False,
         ),
@@ -305,9 +277,11 @@ ENTRIES = (
     ),
     Entry(
         "moving-digits",
-        "films of digits that fly and bounce",
+        "videos of digits that fly and bounce",
         "MIT; the digits are scikit-learn's (BSD)",
-        moving_digits,
+        "video",
+        (1, 64, 64),
+        "varfilter.data.sets.digits:moving_digits",
         Expected(
             (2000, 200, 200),
             (40000, 4000, 4000),
@@ -322,7 +296,7 @@ CATALOGUE = {entry.name: entry for entry in ENTRIES}
 
 
 def data_folder() -> Path:
-    """$VARFILTER_DATA; if that is not set, `varfilter` in the user's folder for caches."""
+    """The folder $VARFILTER_DATA; if that is not set, `varfilter` in the user's caches."""
     if given := os.environ.get("VARFILTER_DATA"):
         return Path(given).expanduser()
     if sys.platform == "win32":
@@ -335,7 +309,7 @@ def data_folder() -> Path:
 
 
 def entry_named(name: str) -> Entry:
-    """The entry of a name; an error that has the nearest name, and all of them."""
+    """Look up a data set by its name; an error says the nearest name, and all of them."""
     if name in CATALOGUE:
         return CATALOGUE[name]
     raise ValueError(
@@ -346,7 +320,7 @@ def entry_named(name: str) -> Entry:
 
 
 def read_set(entry: Entry, *, at: str | Path | None = None, **options: Any) -> Dataset:
-    """The set, from where it lies in the data folder or `at` a given place."""
+    """Read a named set from where it lies in the data folder, or `at` a given place."""
     require_options(entry.read, options, has_place=bool(entry.places))
     if not entry.places:
         if at is not None:
@@ -368,7 +342,7 @@ def read_set(entry: Entry, *, at: str | Path | None = None, **options: Any) -> D
 
 
 def locate(entry: Entry, folder: Path) -> Path | None:
-    """Where in the data folder the set lies, if it is there."""
+    """The path at which a set lies in the data folder; None if it is not there."""
     for place in entry.places:
         path = folder / place
         # What the system hides in a folder (.DS_Store) is not a set.
@@ -378,13 +352,13 @@ def locate(entry: Entry, folder: Path) -> Path | None:
 
 
 def damaged(entry: Entry, path: Path) -> str:
-    """What to do with a set that is not what it should be."""
+    """The sentence that says what to do with a set that is not what it should be."""
     again = f", or replace it with `varfilter data fetch {entry.name} --again`"
     return f"Delete {path}{again if entry.sources else ''}."
 
 
 def missing(entry: Entry, folder: Path) -> str:
-    """What to say of a set that is not there."""
+    """The sentences that say where a missing set was looked for, and how to get it."""
     if folder.exists() and not folder.is_dir():
         return (
             f"The data folder {folder} is a file, so {entry.name!r} cannot be in it."
@@ -399,7 +373,7 @@ def missing(entry: Entry, folder: Path) -> str:
 def require_options(
     read: Callable[..., Dataset], options: dict[str, Any], *, has_place: bool = True
 ) -> None:
-    """Options that the function which reads a source takes."""
+    """Raise an error if `read`, the function that reads a source, lacks one of the options."""
     # The first is the place to read from, which is no option.
     known = list(inspect.signature(read).parameters)[int(has_place) :]
     for option in options:

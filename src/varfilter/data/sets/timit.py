@@ -5,28 +5,21 @@ import re
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 from varfilter.data.audio import read_audio, sound_dataset, sound_files
 from varfilter.data.dataset import SPLITS, Dataset
 from varfilter.data.recordings import Recording
+from varfilter.data.sets.entry import Judgement
+from varfilter.data.sets.registry import CATALOGUE
 
 RATE = 16000
-COUNTS = (4389, 231, 1680)
 # What the public preparation script of FIVO prints for its training part, in 16-bit levels.
 MEAN, STD = 0.006060, 548.136169
 
 _SENTENCE = re.compile(r"(?:.*/)?((?:TRAIN|TEST)/DR[1-8]/[^/]+/[^/.]+)[^/]*")
 _SAMPLE = re.compile(r"(?:.*/)?(dr([1-8])-[^/_]+)[/_]([^/_]+)")
-
-
-class Verdict(NamedTuple):
-    """Whether the data are what they should be, and why, line by line."""
-
-    is_good: bool
-    text: str
 
 
 def timit(folder: Path | str, *, frame_size: int = 200, cache: Path | str | None = None) -> Dataset:
@@ -66,8 +59,8 @@ def timit_split(sentences: Sequence[str]) -> tuple[list[str], list[str]]:
     return order[num_valid:], order[:num_valid]
 
 
-def check_timit(dataset: Dataset) -> Verdict:
-    """Whether all of TIMIT was read, by the number of files and the spread of the training part.
+def check_timit(dataset: Dataset) -> Judgement:
+    """Judge whether all of TIMIT was read, by the number of files and the spread of training.
 
     The tolerances: leaving out other 5% of the files moves the spread by about 1.2 and the
     mean by 0.0015 (one standard deviation, by how much the files of the sample differ), so 2%
@@ -75,19 +68,20 @@ def check_timit(dataset: Dataset) -> Verdict:
     """
     counts = tuple(len(dataset.split(split)) for split in SPLITS)
     mean, std = float(dataset.scaling.offset), float(dataset.scaling.scale)
-    is_complete = counts == COUNTS
+    expected = CATALOGUE["timit"].expected.sequences
+    is_complete = counts == expected
     is_near = abs(std - STD) < 0.02 * STD and abs(mean - MEAN) < 0.02
     is_same = abs(std - STD) < 0.01 and abs(mean - MEAN) < 0.001
     is_exact = dataset.train.values.dtype == np.int16
     lines = [
-        f"{_mark(is_complete)} files (train, valid, test): {counts}, expected {COUNTS}",
+        f"{_mark(is_complete)} files (train, valid, test): {counts}, expected {expected}",
         f"{_mark(is_exact)} samples are {dataset.train.values.dtype}, expected int16",
         f"{_mark(is_near)} training mean {mean:.6f} and spread {std:.6f}, expected about"
         f" {MEAN:.6f} and {STD:.6f}" + (" (the same to rounding)" if is_same else ""),
     ]
     is_good = is_complete and is_near and is_exact
     verdict = "This is TIMIT, complete." if is_good else "This is not the whole TIMIT as expected."
-    return Verdict(is_good, "\n".join([*lines, verdict]))
+    return Judgement(is_good, is_good, (*lines, verdict))
 
 
 def timit_sample(folder: Path | str, *, frame_size: int = 200) -> Dataset:
