@@ -32,4 +32,4 @@ def lines(folder, *rows, name="table.csv"):
 
 def everything(made):
     """All rows of a data set that is split by time, in order."""
-    return np.concatenate([made.dataset.split(s).values for s in ("train", "valid", "test")])
+    return np.concatenate([made.split(s).values for s in ("train", "valid", "test")])

@@ -1,11 +1,9 @@
-"""What filtering, forecasting and sampling write, read back: numbers, units, names, times."""
+"""What the media write, read back: names, units and times of rows; music, sound, video, tables."""
 
 import csv
 import datetime as dt
 import json
 import os
-import subprocess
-import sys
 
 import jax
 import jax.numpy as jnp
@@ -13,32 +11,26 @@ import numpy as np
 import polars as pl
 import pytest
 from PIL import Image
-from varfilter.outputs import (
-    ENDINGS,
-    Vector,
-    forecast_rows,
-    medium,
-    require_ending,
-    step_row,
-    step_rows,
-    write_recording,
-    write_rows,
-)
 
 import varfilter as vf
 from plants import plant
 from refusals import refuses
-from varfilter.data import Dataset, Family, Ragged, Scaling, read_audio, read_midi, read_video
-from varfilter.data.tables.read import table
-from varfilter.distributions import Bernoulli, DiscretizedNormal, Normal
-from varfilter.media.axes import restored
+from varfilter.data import (
+    Dataset,
+    Family,
+    Ragged,
+    Scaling,
+    read_audio,
+    read_midi,
+    read_table,
+    read_video,
+)
+from varfilter.distributions import Bernoulli, DiscretizedNormal, Normal, Particles
+from varfilter.media import forecast_rows, medium_of, step_rows, write_rows, write_samples
+from varfilter.media.rows import restored
+from varfilter.prediction import Forecast
 
 HOUR = np.timedelta64(3600, "s")
-ROWS = [
-    {"name": "a,b", "when": np.datetime64("2024-01-31T12:30"), "x": np.float32(0.3), "n": 1},
-    {"name": None, "when": np.datetime64("NaT"), "x": np.float32("nan"), "n": None},
-    {"name": "ü\n", "when": np.datetime64("2024-02-01T00:00:00.5"), "x": np.float32(-2e9), "n": 3},
-]
 
 
 def dataset(values, family, *, scaling=None, **more):
@@ -79,175 +71,10 @@ def read_csv(path):
         return list(csv.DictReader(file))
 
 
-# Rows
-
-
-def test_json_lines_and_csv_hold_what_was_given(tmp_path):
-    write_rows(iter(ROWS), tmp_path / "a.jsonl")
-    assert read_json(tmp_path / "a.jsonl") == [
-        {"name": "a,b", "when": "2024-01-31T12:30:00", "x": 0.3, "n": 1},
-        {"name": None, "when": None, "x": None, "n": None},
-        {"name": "ü\n", "when": "2024-02-01T00:00:00.500000", "x": -2e9, "n": 3},
-    ]
-    write_rows(iter(ROWS), tmp_path / "a.CSV")
-    assert read_csv(tmp_path / "a.CSV") == [
-        {"name": "a,b", "when": "2024-01-31T12:30:00", "x": "0.3", "n": "1"},
-        {"name": "", "when": "", "x": "", "n": ""},
-        {"name": "ü\n", "when": "2024-02-01T00:00:00.500000", "x": "-2000000000.0", "n": "3"},
-    ]
-
-
-def test_parquet_and_npz_keep_the_types(tmp_path):
-    write_rows(iter(ROWS), tmp_path / "a.parquet")
-    frame = pl.read_parquet(tmp_path / "a.parquet")
-    assert dict(frame.schema) == {
-        "name": pl.String, "when": pl.Datetime("us"), "x": pl.Float32, "n": pl.Float64,
-    }  # fmt: skip
-    assert frame["name"].to_list() == ["a,b", None, "ü\n"]
-    assert frame["when"].to_list() == [
-        dt.datetime(2024, 1, 31, 12, 30), None, dt.datetime(2024, 2, 1, 0, 0, 0, 500000),
-    ]  # fmt: skip
-    assert frame["x"].to_list() == [np.float32(0.3), None, -2e9]
-    assert frame["n"].to_list() == [1.0, None, 3.0]
-    # A column may be called like an argument of `numpy.savez`.
-    write_rows(({"file": i} | row for i, row in enumerate(ROWS)), tmp_path / "a.npz")
-    with np.load(tmp_path / "a.npz", allow_pickle=False) as arrays:
-        assert sorted(arrays) == ["file", "n", "name", "when", "x"]
-        assert arrays["file"].dtype.kind == "i"
-        assert arrays["name"].tolist() == ["a,b", "", "ü\n"]
-        np.testing.assert_array_equal(arrays["when"], [row["when"] for row in ROWS])
-        np.testing.assert_array_equal(arrays["x"], np.float32([0.3, np.nan, -2e9]))
-        np.testing.assert_array_equal(arrays["n"], [1.0, np.nan, 3.0])
-
-
-def test_vectors_are_lists_arrays_or_columns(tmp_path):
-    first = np.float32([[0.1, np.nan], [2.0, np.inf]])
-    rows = [{"p": Vector(first)}, {"p": Vector(np.full_like(first, np.nan))}]
-    for ending in ENDINGS:
-        write_rows(rows, tmp_path / f"a{ending}")
-    assert read_json(tmp_path / "a.jsonl") == [{"p": [[0.1, None], [2.0, None]]}, {"p": None}]
-    with np.load(tmp_path / "a.npz") as arrays:
-        np.testing.assert_array_equal(arrays["p"], [row["p"].values for row in rows])
-    assert read_csv(tmp_path / "a.csv") == [
-        {"p_0": "0.1", "p_1": "", "p_2": "2.0", "p_3": "inf"}, dict.fromkeys(
-            ["p_0", "p_1", "p_2", "p_3"], ""),
-    ]  # fmt: skip
-    assert pl.read_parquet(tmp_path / "a.parquet").rows() == [
-        (np.float32(0.1), None, 2.0, np.inf), (None,) * 4,
-    ]  # fmt: skip
-
-
-def test_no_rows_are_an_empty_table(tmp_path):
-    for ending in ENDINGS:
-        write_rows([], tmp_path / f"a{ending}")
-    assert (tmp_path / "a.jsonl").read_bytes() == (tmp_path / "a.csv").read_bytes() == b""
-    assert pl.read_parquet(tmp_path / "a.parquet").shape == (0, 0)
-    with np.load(tmp_path / "a.npz") as arrays:
-        assert not list(arrays)
-
-
-@pytest.mark.parametrize("ending", ENDINGS)
-def test_a_file_stays_until_the_new_one_is_whole(tmp_path, ending):
-    path = tmp_path / f"a{ending}"
-
-    def breaks():
-        yield ROWS[0]
-        assert path.read_bytes() == b"old"
-        raise OSError("the rows themselves")
-
-    path.write_bytes(b"old")
-    with pytest.raises(OSError, match=r"^the rows themselves$"):
-        write_rows(breaks(), path)
-    assert path.read_bytes() == b"old"
-    # A full disk: where the new file is to be, all that is written fails.
-    (tmp_path / f"a{ending}.partial").symlink_to("/dev/full")
-    refuses(
-        lambda: write_rows(ROWS, path),
-        OSError,
-        "`path`: cannot write", str(path), "No space left", "unchanged",
-    )  # fmt: skip
-    assert path.read_bytes() == b"old"
-    assert os.listdir(tmp_path) == [path.name]
-    # A link stays one.
-    (tmp_path / f"link{ending}").symlink_to(path.name)
-    write_rows(ROWS, tmp_path / f"link{ending}")
-    assert (tmp_path / f"link{ending}").is_symlink()
-    assert path.read_bytes() != b"old"
-
-
-def test_rows_are_written_one_by_one(tmp_path):
-    """No row waits for the last; to standard output, none waits for the next."""
-    for name in ("a.csv", "a.jsonl"):
-
-        def rows(partial=tmp_path / f"{name}.partial"):
-            yield from ({"n": i} for i in range(9_999))
-            assert partial.stat().st_size > 10_000
-            yield {"n": 9_999}
-
-        write_rows(rows(), tmp_path / name)
-    numbers = list(range(10_000))
-    assert [int(row["n"]) for row in read_csv(tmp_path / "a.csv")] == numbers
-    assert [row["n"] for row in read_json(tmp_path / "a.jsonl")] == numbers
-    program = """
-import sys
-from varfilter.outputs import write_rows
-write_rows(({"line": line.strip()} for line in sys.stdin), None)
-"""
-    with subprocess.Popen(
-        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        for word in ("one", "zwei"):
-            process.stdin.write(word + "\n")
-            process.stdin.flush()
-            # Without a flush in the program, this would wait for ever.
-            assert json.loads(process.stdout.readline()) == {"line": word}
-        process.stdin.close()
-        assert process.wait() == 0
-
-
-def test_a_pipe_is_written_to_and_not_replaced(tmp_path):
-    path = tmp_path / "live.jsonl"
-    os.mkfifo(path)
-    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    write_rows([{"n": 1}], path)
-    assert os.read(reader, 100) == b'{"n": 1}\n'
-    os.close(reader)
-    assert path.is_fifo()
-
-
-def test_bad_tables_are_refused(tmp_path):
-    for path in (tmp_path / "a.txt", tmp_path / "a"):
-        refuses(lambda path=path: write_rows(ROWS, path), ValueError, str(path), *ENDINGS)
-    missing = tmp_path / "none" / "a.csv"
-    refuses(lambda: write_rows(ROWS, missing), FileNotFoundError, str(missing), "no folder")
-    (tmp_path / "f.csv").mkdir()
-    refuses(lambda: write_rows(ROWS, tmp_path / "f.csv"), IsADirectoryError, "is a folder")
-    for ending in (".csv", ".parquet", ".npz"):
-        uneven = [{"a": 1, "b": 2}, {"a": 1}]
-        refuses(
-            lambda ending=ending, rows=uneven: write_rows(rows, tmp_path / f"a{ending}"),
-            ValueError, "`rows`", "row 1", "b.",
-        )  # fmt: skip
-    wide = [{"p": Vector(np.zeros(101))}]
-    for ending in (".csv", ".parquet"):
-        words = ("101 numbers", ending, ".jsonl or .npz")
-        path = tmp_path / f"a{ending}"
-        refuses(lambda path=path: write_rows(wide, path), ValueError, *words)
-        refuses(lambda path=path: require_ending(path, num_elements=101), ValueError, *words)
-    odd = [{"a": 1j}]
-    refuses(lambda: write_rows(odd, tmp_path / "a.npz"), TypeError, "numbers, dates and text")
-    assert os.listdir(tmp_path) == ["f.csv"]
-
-
-# Steps
-
-
 def test_steps_of_a_table_have_its_names_units_and_times(tmp_path):
-    made = table(plant())
-    rows, times = made.dataset.valid[0], made.times["valid"][0]
-    xs = made.dataset.observations(rows)
+    made = read_table(plant())
+    rows, times = made.valid[0], made.times["valid"][0]
+    xs = made.observations(rows)
     rng = np.random.default_rng(0)
     means = rng.normal(size=(5, 4)).astype(np.float32)
     log_vars = rng.normal(size=(5, 4)).astype(np.float32)
@@ -257,22 +84,22 @@ def test_steps_of_a_table_have_its_names_units_and_times(tmp_path):
     path = tmp_path / "steps.parquet"
     write_rows(step_rows(made, rows, result, sequence="north", times=times, latents=True), path)
     frame = pl.read_parquet(path)
-    parts = [f"{c}{part}" for c in made.dataset.columns for part in ("", "_mean", "_std")]
+    parts = [f"{c}{part}" for c in made.columns for part in ("", "_mean", "_std")]
     latents = ["z0_mean", "z0_std", "z1_mean", "z1_std"]
     assert frame.columns == ["sequence", "time", *parts, "surprise", *latents]
     assert set(frame["sequence"]) == {"north"}
     np.testing.assert_array_equal(frame["time"].to_numpy(), times)
     # float32 values a little after the offset and the scale of each column.
     near = {"rtol": 1e-5, "atol": 1e-5}
-    for i, name in enumerate(made.dataset.columns):
+    for i, name in enumerate(made.columns):
         np.testing.assert_array_equal(frame[name].to_numpy(), rows[:, i])
         mean, std = frame[f"{name}_mean"].to_numpy(), frame[f"{name}_std"].to_numpy()
         # The same distance from the mean, in standard deviations, in either unit.
         expected = (xs[1:, i] - means[:, i]) / np.exp(0.5 * log_vars[:, i])
         np.testing.assert_allclose((rows[1:, i] - mean[1:]) / std[1:], expected, rtol=1e-3)
-        np.testing.assert_allclose(mean[1:], made.restore(means)[name], **near)
+        np.testing.assert_allclose(mean[1:], made.by_column(means)[name], **near)
     # The first step was conditioned on: there is no prediction of it.
-    assert frame.head(1).null_count().select(pl.exclude(*made.dataset.columns)).row(0) == (
+    assert frame.head(1).null_count().select(pl.exclude(*made.columns)).row(0) == (
         (0, 0) + 13 * (1,)
     )
     np.testing.assert_array_equal(frame["surprise"].to_numpy()[1:], -bound)
@@ -285,13 +112,15 @@ def test_steps_of_a_table_have_its_names_units_and_times(tmp_path):
 
 
 def test_a_step_of_a_stream_is_a_row_of_the_sequence():
-    made = table(plant())
-    rows = made.dataset.test[0]
+    made = read_table(plant())
+    rows = made.test[0]
     prediction = Normal(np.ones((6, 4)), np.zeros((6, 4)))
     result = filtered(prediction, jnp.arange(6.0), prediction)
     whole = list(step_rows(made, rows, result, times=np.arange(6) * HOUR, latents=True))
     one = jax.tree.map(lambda leaf: leaf[4], result)
-    assert step_row(made, rows[4], one, time=4 * HOUR, latents=True) == whole[4]
+    one = jax.tree.map(lambda leaf: leaf[None], one)
+    (row,) = step_rows(made, rows[4:5], one, times=[4 * HOUR], latents=True)
+    assert row == whole[4]
     assert whole[0]["surprise"] == 0.0  # as many predictions as rows: none was conditioned on
     assert len(whole) == 6
 
@@ -356,7 +185,7 @@ def test_mixtures_are_averaged_over_particles_and_not_over_time():
     means = np.random.default_rng(0).normal(size=(2, 5, 3)).astype(np.float32)
     weights = np.log(np.full((2, 5), 0.2, np.float32))
     mixture = jax.vmap(vf.Mixture)(Normal(means, np.full_like(means, -40.0)), weights)
-    particles = jax.vmap(vf.Particles)(jnp.asarray(means), jnp.asarray(weights))
+    particles = jax.vmap(Particles)(jnp.asarray(means), jnp.asarray(weights))
     result = filtered(mixture, np.zeros(2), particles)
     for t, row in enumerate(step_rows(made, made.train[0], result, latents=True)):
         np.testing.assert_allclose(row["prediction"].values, means[t].mean(0), atol=1e-6)
@@ -365,8 +194,8 @@ def test_mixtures_are_averaged_over_particles_and_not_over_time():
 
 
 def test_steps_that_do_not_fit_are_refused():
-    made = table(plant())
-    rows = made.dataset.test[0]
+    made = read_table(plant())
+    rows = made.test[0]
 
     def steps(num_steps, size=4):
         zeros = np.zeros((num_steps, size))
@@ -384,25 +213,25 @@ def test_steps_that_do_not_fit_are_refused():
 def forecast_of(samples, levels=(0.05, 0.5, 0.95)):
     samples = np.asarray(samples, np.float32)
     quantiles = np.quantile(samples, levels, axis=0).astype(np.float32)
-    return vf.Forecast(
+    return Forecast(
         jnp.asarray(samples), jnp.asarray(samples.mean(0)), jnp.asarray(quantiles), levels
     )
 
 
 def test_futures_of_a_table_go_on_in_its_time_and_units(tmp_path):
-    made = table(plant())
+    made = read_table(plant())
     samples = np.random.default_rng(0).normal(size=(50, 3, 4))
     samples[..., 2] = samples[..., 2] > 0  # binary
     last = made.times["test"][0][-1]
     ahead = forecast_of(samples, (0.05, 0.975))
     write_rows(forecast_rows(made, ahead, sequence="north", last=last), tmp_path / "a.parquet")
     frame = pl.read_parquet(tmp_path / "a.parquet")
-    columns = made.dataset.columns
+    columns = made.columns
     parts = [f"{column}_{part}" for column in columns for part in ("mean", "q05", "q97.5")]
     assert frame.columns == ["sequence", "time", "step", *parts]
     assert frame["step"].to_list() == [1, 2, 3]
     np.testing.assert_array_equal(frame["time"].to_numpy(), last + np.arange(1, 4) * HOUR)
-    for name, values in made.restore(samples).items():
+    for name, values in made.by_column(samples).items():
         # Quantiles move with the units: those of the samples in the user's.
         low, high = np.quantile(values, (0.05, 0.975), axis=0)
         np.testing.assert_allclose(frame[f"{name}_q05"].to_numpy(), low, rtol=1e-4, atol=1e-5)
@@ -415,11 +244,11 @@ def test_futures_of_a_table_go_on_in_its_time_and_units(tmp_path):
 
 
 def test_times_of_futures_without_dates():
-    made = table({"t": np.arange(40) * 0.1, "x": np.random.default_rng(0).normal(size=40)})
+    made = read_table({"t": np.arange(40) * 0.1, "x": np.random.default_rng(0).normal(size=40)})
     ahead = forecast_of(np.zeros((2, 3, 1)))
     rows = list(forecast_rows(made, ahead, last=made.times["test"][0][-1]))
     assert [row["t"] for row in rows] == [4.0, 4.1, 4.2]
-    plain = table({"x": np.random.default_rng(0).normal(size=40)})
+    plain = read_table({"x": np.random.default_rng(0).normal(size=40)})
     rows = list(forecast_rows(plain, ahead, last=plain.times["test"][0][-1]))
     assert [row["time"] for row in rows] == [40, 41, 42]
     refuses(
@@ -427,7 +256,7 @@ def test_times_of_futures_without_dates():
         ValueError, "2024-01-01", "no step in time",
     )  # fmt: skip
     dated = forecast_rows(
-        table(plant()), forecast_of(np.zeros((2, 1, 4))), last=dt.datetime(2024, 3, 1)
+        read_table(plant()), forecast_of(np.zeros((2, 1, 4))), last=dt.datetime(2024, 3, 1)
     )
     assert next(dated)["time"] == np.datetime64("2024-03-01T01:00")
 
@@ -447,30 +276,36 @@ def test_futures_of_other_media():
     refuses(lambda: forecast_rows(rolls(), sound), ValueError, "`forecast`", "(10,)", "(88,)")
 
 
-# Recordings
+# Recordings that a model makes up
 
 
 def test_the_medium_is_told_by_the_rows():
-    assert medium(table(plant())) == medium(table(plant()).dataset) == "table"
-    assert medium(rolls()) == "music"
-    assert medium(speech()) == "sound"
-    assert medium(film((1, 8, 8))) == medium(film((3, 9, 16))) == medium(film((16, 16))) == "film"
-    assert medium(film((2, 16, 16))) == medium(film((4, 4))) == "array"
-    assert medium(dataset(np.zeros((4, 88)), Family(Normal))) == "array"
-    assert medium(dataset(np.zeros((4, 3)), Family(Normal))) == "array"
+    def name(dataset):
+        return medium_of(dataset).name
+
+    assert name(read_table(plant())) == "table"
+    assert name(rolls()) == "music"
+    assert name(speech()) == "sound"
+    assert name(film((1, 8, 8))) == name(film((3, 9, 16))) == name(film((16, 16))) == "video"
+    assert name(film((2, 16, 16))) == name(film((4, 4))) == "array"
+    assert name(dataset(np.zeros((4, 88)), Family(Normal))) == "array"
+    assert name(dataset(np.zeros((4, 3)), Family(Normal))) == "array"
+    assert name(dataset(np.zeros((4, 3)), Family(Normal), medium="music")) == "music"
+    odd = dataset(np.zeros((4, 3)), Family(Normal), medium="musik")
+    refuses(lambda: medium_of(odd), ValueError, "'musik'", "Did you mean 'music'?", "register")
 
 
 def test_music_is_heard_again(tmp_path):
     made = rolls(6)
     xs = made.observations(made.train[0])
-    write_recording(tmp_path / "a.mid", made, xs)
+    write_samples(tmp_path / "a.mid", made, [xs])
     np.testing.assert_array_equal(read_midi(tmp_path / "a.mid"), made.train[0])
-    write_recording(tmp_path / "b.mid", rolls(6, rate=8.0), xs)
+    write_samples(tmp_path / "b.mid", rolls(6, rate=8.0), [xs])
     read = read_midi(tmp_path / "b.mid", seconds_per_step=0.125)
     np.testing.assert_array_equal(read, made.train[0])
     (tmp_path / "a.mid").write_bytes(b"old")
     refuses(
-        lambda: write_recording(tmp_path / "a.mid", made, xs + 0.5), ValueError, "0 and 1 alone"
+        lambda: write_samples(tmp_path / "a.mid", made, [xs + 0.5]), ValueError, "0 and 1 alone"
     )
     assert (tmp_path / "a.mid").read_bytes() == b"old"
 
@@ -478,18 +313,18 @@ def test_music_is_heard_again(tmp_path):
 def test_sound_is_heard_again_and_clipping_is_counted(tmp_path):
     made = speech()
     xs = made.observations(made.train[0])
-    write_recording(tmp_path / "a.wav", made, xs)
+    write_samples(tmp_path / "a.wav", made, [xs])
     sound = read_audio(tmp_path / "a.wav")
     assert sound.rate == 8000
     np.testing.assert_array_equal(sound.samples, made.train[0])
     xs[0, :3] = [1e6, -1e6, 0.0]
     with pytest.warns(UserWarning, match="^2 of 40 samples are louder"):
-        write_recording(tmp_path / "a.wav", made, xs)
+        write_samples(tmp_path / "a.wav", made, [xs])
     assert read_audio(tmp_path / "a.wav").samples[:3].tolist() == [32767, -32768, 3]
     (tmp_path / "a.wav.partial").symlink_to("/dev/full")
     before = (tmp_path / "a.wav").read_bytes()
     refuses(
-        lambda: write_recording(tmp_path / "a.wav", made, 0.0 * xs), OSError, "a.wav", "No space"
+        lambda: write_samples(tmp_path / "a.wav", made, [0.0 * xs]), OSError, "a.wav", "No space"
     )
     assert (tmp_path / "a.wav").read_bytes() == before
     assert os.listdir(tmp_path) == ["a.wav"]
@@ -499,7 +334,7 @@ def test_films_are_seen_again(tmp_path):
     path = tmp_path / "a.gif"
     for shape in ((1, 8, 8), (60, 50)):
         made = film(shape)
-        write_recording(path, made, made.observations(made.train[0]))
+        write_samples(path, made, [made.observations(made.train[0])])
         size = 128 if shape == (1, 8, 8) else 150
         with Image.open(path) as image:
             assert image.size == (size, 128 if size == 128 else 180)
@@ -509,7 +344,7 @@ def test_films_are_seen_again(tmp_path):
                 pixels = np.asarray(image.convert("L"))[:: size // shape[-1], :: size // shape[-1]]
                 np.testing.assert_array_equal(pixels, made.train[0][t].reshape(shape[-2:]))
     made = film((1, 8, 8), rate=None)
-    write_recording(path, made, made.observations(made.train[0]))
+    write_samples(path, made, [made.observations(made.train[0])])
     # Whole pixels, each 16 times 16: another library finds them too.
     np.testing.assert_array_equal(read_video(path, size=128)[..., 8::16, 8::16], made.train[0])
     with Image.open(path) as image:
@@ -520,14 +355,14 @@ def test_films_in_colour_and_of_any_unit(tmp_path):
     values = np.zeros((3, 3, 8, 8), np.uint8)
     values[np.arange(3), np.arange(3)] = 255  # red, green, blue
     made = dataset(values, Family(DiscretizedNormal, 1 / 255, 0.0, 1.0), scaling=Scaling(0, 255))
-    write_recording(tmp_path / "a.gif", made, made.observations(values))
+    write_samples(tmp_path / "a.gif", made, [made.observations(values)])
     np.testing.assert_array_equal(read_video(tmp_path / "a.gif", size=8, color=True), values)
     # Without levels of its own, a film goes from the darkest to the brightest of the data.
     heat = dataset(np.linspace(-20, 40, 192).reshape(3, 8, 8), Family(Normal))
     xs = np.full((2, 8, 8), -20.0)
     xs[1, :4], xs[1, 4:] = 10.0, 99.0
     xs[1, 0] = np.nan
-    write_recording(tmp_path / "b.gif", heat, xs)
+    write_samples(tmp_path / "b.gif", heat, [xs])
     with Image.open(tmp_path / "b.gif") as image:
         assert np.asarray(image.convert("L")).max() == 0
         image.seek(1)
@@ -536,45 +371,61 @@ def test_films_in_colour_and_of_any_unit(tmp_path):
 
 
 def test_tables_are_read_again(tmp_path):
-    made = table(plant())
-    rows = made.dataset.train[0][8:]  # none is missing
-    xs = made.dataset.observations(rows)
-    first = np.datetime64("2030-01-01T00:00", "us")
-    write_recording(tmp_path / "a.csv", made, xs, first=first)
+    made = read_table(plant())
+    rows = made.train[0][8:]  # none is missing
+    xs = made.observations(rows)
+    write_samples(tmp_path / "a.csv", made, [xs])
     lines = (tmp_path / "a.csv").read_text().splitlines()
     assert lines[0] == "time,warm,flow,valve,faults"
     # Counts and flags are whole.
     assert [line.split(",")[3:] for line in lines[1:]] == [
         [f"{valve:.0f}", f"{faults:.0f}"] for valve, faults in rows[:, 2:]
     ]
-    again = made.read_like(tmp_path / "a.csv")
-    np.testing.assert_allclose(again.xs[0], xs, atol=1e-6)
+    again = made.schema.read(tmp_path / "a.csv")
+    np.testing.assert_allclose(made.observations(again.rows[0]), xs, atol=1e-6)
+    first = np.datetime64("2000-01-01T00:00", "us")  # dates like the data's, and plainly made up
     np.testing.assert_array_equal(again.times[0], first + np.arange(len(xs)) * HOUR)
-    write_recording(tmp_path / "b.csv", made, xs)
-    assert [row["time"] for row in read_csv(tmp_path / "b.csv")[:2]] == ["0.0", "3600.0"]
+    # Several sequences are one table, with a column that tells them apart.
+    write_samples(tmp_path / "b.csv", made, [xs, xs[:3]])
+    assert [row["sequence"] for row in read_csv(tmp_path / "b.csv")] == ["1"] * len(xs) + ["2"] * 3
+    numbered = read_table({"t": np.arange(40) * 0.5, "x": np.arange(40.0) % 7 + 0.5})
+    write_samples(tmp_path / "c.csv", numbered, [np.zeros((2, 1))])
+    assert [row["t"] for row in read_csv(tmp_path / "c.csv")] == ["0.0", "0.5"]
+
+
+def test_several_recordings_are_numbered_files(tmp_path):
+    made = rolls(6)
+    xs = made.observations(made.train[0])
+    paths = write_samples(tmp_path / "a.mid", made, [xs, 1 - xs])
+    assert [path.name for path in paths] == ["a-1.mid", "a-2.mid"]
+    np.testing.assert_array_equal(read_midi(paths[1]), 1 - made.train[0])
 
 
 def test_anything_may_be_arrays_and_nothing_else_than_it_is(tmp_path):
     made = speech()
     xs = made.observations(made.train[0])
-    write_recording(tmp_path / "a.npz", made, xs)
+    write_samples(tmp_path / "a.npz", made, [xs])
     with np.load(tmp_path / "a.npz") as arrays:
         assert arrays["time"].tolist() == [0.0, 0.00125, 0.0025, 0.00375]
         np.testing.assert_allclose(arrays["observation"].ravel(), made.train[0], atol=1e-4)
     other = dataset(np.zeros((4, 3)), Family(Normal))
-    write_recording(tmp_path / "b.npz", other, np.ones((2, 3)))
+    write_samples(tmp_path / "b.npz", other, [np.ones((2, 3))])
     with np.load(tmp_path / "b.npz") as arrays:
         assert arrays["observation"].tolist() == [[1.0] * 3] * 2
     for data, ending, words in ((made, ".mid", ".wav or .npz"), (other, ".csv", "end in .npz")):
         shape = (2, *data.observation_shape)
         refuses(
-            lambda d=data, e=ending, s=shape: write_recording(tmp_path / f"c{e}", d, np.zeros(s)),
-            ValueError, words, medium(data),
+            lambda d=data, e=ending, s=shape: write_samples(tmp_path / f"c{e}", d, [np.zeros(s)]),
+            ValueError, words, medium_of(data).name,
         )  # fmt: skip
     for wrong in (np.zeros((2, 9)), np.zeros((0, 10)), np.zeros(10)):
-        refuses(lambda xs=wrong: write_recording(tmp_path / "c.wav", made, xs), ValueError, "`xs`")
+        refuses(
+            lambda xs=wrong: write_samples(tmp_path / "c.wav", made, [xs]),
+            ValueError,
+            "`sequences`",
+        )
     refuses(
-        lambda: write_recording(tmp_path / "none" / "c.wav", made, xs), FileNotFoundError, "none"
+        lambda: write_samples(tmp_path / "none" / "c.wav", made, [xs]), FileNotFoundError, "none"
     )
 
 
