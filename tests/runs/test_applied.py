@@ -20,17 +20,23 @@ from varfilter.experiments import (
     Baseline,
     Experiment,
     FilterChoice,
-    Run,
     Schedule,
-    Source,
     SRNNSizes,
-    Trained,
     VRNNSizes,
-    train,
 )
-from varfilter.media.catalogue import Loaded
-from varfilter.runs.applied import filter_input, ready, sample_run
-from varfilter.runs.estimator import TableFilter
+from varfilter.media.music import MusicSource
+from varfilter.media.sound import SoundSource
+from varfilter.media.table import TableSource
+from varfilter.media.video import VideoSource
+from varfilter.runs import (
+    Run,
+    TableFilter,
+    Trained,
+    apply_run,
+    filter_data,
+    sample_run,
+    train_run,
+)
 
 SMALL = SRNNSizes(
     latent_size=2, recurrent_size=4, prior_size=4, decoder_size=4, num_decoder_layers=1
@@ -73,10 +79,10 @@ def world(tmp_path_factory):
     warm, is_on = pumps["warm"], pumps["is_on"]
     training = folder / "pumps.csv"
     training.write_text(lines_of(pumps["pump"], pumps["when"], warm, is_on)[0])
-    source = Source(str(training), sequence="pump", time="when")
-    loaded = source.load()
-    run = Run.begin(folder / "run", experiment("pumps", source), loaded)
-    for _ in train(run, loaded.dataset):
+    source = TableSource(str(training), sequence="pump", time="when")
+    dataset = vf.load(source)
+    run = Run.begin(folder / "run", experiment("pumps", source), dataset)
+    for _ in train_run(run, dataset):
         pass
     training.unlink()
     # Pump x from 3.0 on, in steps of 0.5; the row of 5.5 never came, and a value is missing.
@@ -170,11 +176,10 @@ def test_lines_give_the_rows_of_the_file(world, varfilter, from_file):
 def test_the_numbers_are_those_of_run(world, from_file):
     run = Run.load(world / "run")
     model, filter, _, _ = run.trained()
-    readings = run.table.read_like(world / "new.csv")
-    xs = readings.xs[0]
+    xs = run.template.observations(run.template.schema.read(world / "new.csv").rows[0])
     # The program of the forecasts too, with their padding.
     padded = np.concatenate([xs[1:], np.full((57, 2), np.nan, np.float32)])
-    belief = ready(run).begun(xs[0])
+    belief = apply_run(run).started(xs[0])
     key, mask = jax.random.key(0), np.arange(64) < 7
     _, filtered = vf.run(filter, model, padded, key, mask=mask, belief=belief)
     filtered = jax.tree.map(lambda leaf: leaf[:7], filtered)
@@ -285,7 +290,7 @@ def test_sampled_tables_are_read_back(world, varfilter, tmp_path):
     run = Run.load(world / "run")
     values = [[float(cell) for cell in row.split(",")[2:]] for row in rows]
     np.testing.assert_allclose(
-        np.reshape(values, (2, 5, 2)), run.table.dataset.scaling.restore(xs), rtol=1e-5
+        np.reshape(values, (2, 5, 2)), run.template.scaling.restore(xs), rtol=1e-5
     )
     assert not np.array_equal(xs[0], xs[1])
 
@@ -295,7 +300,7 @@ def test_sampled_tables_are_read_back(world, varfilter, tmp_path):
 
 def begun(folder, dataset, source, model):
     """A run that was never trained."""
-    run = Run.begin(folder, experiment("other", source, model), Loaded(dataset))
+    run = Run.begin(folder, experiment("other", source, model), dataset)
     built = run.experiment.build(dataset)
     run.keep_best(Trained(built.model, built.filter, 1, None))
     return run
@@ -310,7 +315,7 @@ def test_music(varfilter, tmp_path):
     roll = np.zeros((6, 88), np.uint8)
     roll[np.arange(6), 30 + np.arange(6)] = 1
     dataset = Dataset("songs", **alike(roll), family=Family(Bernoulli))
-    begun(tmp_path / "run", dataset, Source("songs", steps_per_beat=2.0), SMALL)
+    begun(tmp_path / "run", dataset, MusicSource("songs", steps_per_beat=2.0), SMALL)
     write_midi(roll, tmp_path / "song.mid")
     words = ("filter", tmp_path / "run", tmp_path / "song.mid", "--num-samples", "9")
     code, out, err = varfilter(*words)
@@ -339,9 +344,9 @@ def test_sound(varfilter, tmp_path):
         "sounds", **alike(samples), family=family, scaling=Scaling(0.0, 900.0), rows_per_step=20,
         rate=8000.0,
     )  # fmt: skip
-    run = begun(tmp_path / "run", dataset, Source("sounds"), SMALLEST)
+    run = begun(tmp_path / "run", dataset, SoundSource("sounds"), SMALLEST)
     write_wav(samples, tmp_path / "a.wav", 8000)
-    rows = list(filter_input(run, str(tmp_path / "a.wav"), num_samples=3))
+    rows = list(filter_data(run, str(tmp_path / "a.wav"), num_samples=3))
     assert [row["time"] for row in rows] == [0.0, 0.0025, 0.005, 0.0075]
     assert rows[1]["prediction"].values.shape == (20,)
     words = ("sample", tmp_path / "run", "--num-sequences", "2", "--num-steps", "3")
@@ -358,7 +363,7 @@ def test_film(varfilter, tmp_path):
     frames = np.random.default_rng(0).integers(0, 256, (3, 1, 8, 8), np.uint8)
     family = Family(DiscretizedNormal, width=1 / 255, low=0.0, high=1.0)
     dataset = Dataset("films", **alike(frames), family=family, scaling=Scaling(0.0, 255.0))
-    begun(tmp_path / "run", dataset, Source("films"), SMALLEST)
+    begun(tmp_path / "run", dataset, VideoSource("films"), SMALLEST)
     (tmp_path / "frames").mkdir()
     for i, frame in enumerate(frames):
         images.fromarray(frame[0]).save(tmp_path / "frames" / f"{i}.png")
@@ -394,12 +399,12 @@ def test_a_table_filter_is_a_run(world, tmp_path):
     assert fitted.run.experiment.data.source == "<frame>"
     assert fitted.run.experiment.seed == 0
     with pytest.raises(ValueError, match="cannot be read again"):
-        _ = fitted.run.loaded
+        _ = fitted.run.dataset
     options = {"num_samples": 20, "levels": (0.1, 0.9), "latents": True}
     found = fitted.filter(new, **options)
     assert isinstance(found, polars.DataFrame)
     # The same data, settings and seed as the run of the other tests.
-    rows = list(filter_input(Run.load(world / "run"), world / "new.csv", **options))
+    rows = list(filter_data(Run.load(world / "run"), world / "new.csv", **options))
     assert found.columns == list(rows[0])
     surprise = [row["surprise"] for row in rows]
     np.testing.assert_allclose(found["surprise"], np.array(surprise), rtol=1e-4, atol=1e-5)
