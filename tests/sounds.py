@@ -21,24 +21,30 @@ def peak(samples, rate):
     return np.argmax(spectrum) * rate / len(samples)
 
 
-def write_sphere(path, samples, *, order="01", rate=16000, channels=1, header=(), announced=None):
-    """A SPHERE file, by the letter of NIST's description."""
+def write_sphere(
+    path, samples, *, order="01", coding=None, rate=16000, channels=1, header=(), announced=None,
+    size=1024,
+):  # fmt: skip
+    """A SPHERE file, by the letter of NIST's description; with a `coding`, of single bytes."""
     count = len(samples) // channels if announced is None else announced
+    width = 2 if coding is None else 1
     lines = [
         "NIST_1A",
-        "   1024",
+        f"{size:7}",
         "database_id -s5 TIMIT",
         f"channel_count -i {channels}",
         f"sample_count -i {count}",
         f"sample_rate -i {rate}",
-        "sample_n_bytes -i 2",
-        f"sample_byte_format -s2 {order}",
-        "sample_sig_bits -i 16",
+        f"sample_n_bytes -i {width}",
+        f"sample_byte_format -s2 {order}" if width == 2 else "sample_byte_format -s1 1",
+        f"sample_sig_bits -i {8 * width}",
+        *([f"sample_coding -s{len(coding)} {coding}"] if coding else []),
         *header,
         "end_head",
     ]
-    text = ("\n".join(lines) + "\n").encode().ljust(1024)
-    data = samples.astype({"01": "<i2", "10": ">i2"}[order]).tobytes()
+    text = ("\n".join(lines) + "\n").encode("latin-1").ljust(size)
+    assert len(text) == size
+    data = samples.astype({"01": "<i2", "10": ">i2"}[order] if width == 2 else np.uint8).tobytes()
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(text + data)
     return path

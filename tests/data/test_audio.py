@@ -12,7 +12,6 @@ from refusals import refuses
 from sounds import coarse, noise, peak, sine, write_sphere
 from varfilter.data import RandomWindows
 from varfilter.data.audio import audio_folder, read_audio, resampled, write_wav
-from varfilter.data.sphere import read_sphere
 from varfilter.distributions import DiscretizedNormal, Normal
 
 KEY = jax.random.key(0)
@@ -24,22 +23,47 @@ KEY = jax.random.key(0)
 @pytest.mark.parametrize("order", ["01", "10"])
 def test_sphere_in_both_byte_orders(tmp_path, order):
     path = write_sphere(tmp_path / "a.WAV", noise(1000), order=order, rate=8000)
-    samples, rate = read_sphere(path)
-    np.testing.assert_array_equal(samples, noise(1000))
-    assert samples.dtype == np.int16
-    assert rate == 8000
-    # libsndfile reads SPHERE too, and so checks the file that this test wrote ...
+    sound = read_audio(path)
+    np.testing.assert_array_equal(sound.samples, noise(1000))
+    assert sound.samples.dtype == np.int16
+    assert sound[1:] == (8000, 16, 1)
+    # libsndfile reads the header too, and so checks the file that this test wrote ...
     np.testing.assert_array_equal(soundfile.read(path, dtype="int16")[0], noise(1000))
     # ... and what it writes is read here.
     endian = {"01": "LITTLE", "10": "BIG"}[order]
     soundfile.write(path, noise(1000), 8000, "PCM_16", endian, "NIST")
-    np.testing.assert_array_equal(read_sphere(path)[0], noise(1000))
+    np.testing.assert_array_equal(read_audio(path).samples, noise(1000))
     assert read_audio(path).bits == 16
+
+
+@pytest.mark.parametrize(
+    ("coding", "subtype"), [("ulaw", "ULAW"), ("mu-law", "ULAW"), ("alaw", "ALAW")]
+)
+def test_sphere_of_telephones(tmp_path, coding, subtype):
+    """Switchboard and its like: the samples of a WAV file that has the same bytes."""
+    codes = np.arange(256, dtype=np.uint8)
+    path = write_sphere(tmp_path / "a.sph", codes, coding=coding, rate=8000)
+    soundfile.write(tmp_path / "a.wav", np.zeros(256), 8000, subtype)
+    data = (tmp_path / "a.wav").read_bytes()
+    begin = data.index(b"data") + 8
+    (tmp_path / "a.wav").write_bytes(data[:begin] + codes.tobytes() + data[begin + 256 :])
+    sound, expected = read_audio(path), read_audio(tmp_path / "a.wav")
+    np.testing.assert_array_equal(sound.samples, expected.samples)
+    assert len(set(sound.samples.tolist())) >= 255
+    assert sound[1:] == expected[1:] == (8000, 8, 1)
+
+
+def test_sphere_holds_what_its_header_announces(tmp_path):
+    """Bytes after the last sample are left out, and a header may be longer than libsndfile's."""
+    path = write_sphere(tmp_path / "a.WAV", noise(1000), announced=900)
+    np.testing.assert_array_equal(read_audio(path).samples, noise(1000)[:900])
+    long = [f"speaker_id -s1500 {'x' * 1500}", "comment -s16 end_head, Gr\xfc\xdfe"]
+    path = write_sphere(tmp_path / "a.WAV", noise(1000), header=long, size=4096)
+    np.testing.assert_array_equal(read_audio(path).samples, noise(1000))
 
 
 def test_sphere_with_two_channels(tmp_path):
     path = write_sphere(tmp_path / "a.sph", np.array([1, 3, -5, 5, 7, 8]), channels=2)
-    np.testing.assert_array_equal(read_sphere(path)[0], [[1, 3], [-5, 5], [7, 8]])
     # 7.5 is rounded to the even level.
     np.testing.assert_array_equal(read_audio(path).samples, [2, 0, 8])
 
@@ -47,11 +71,14 @@ def test_sphere_with_two_channels(tmp_path):
 def test_bad_sphere_is_refused(tmp_path):
     def bad(name, *words, **options):
         path = write_sphere(tmp_path / name, noise(100), **options)
-        refuses(lambda: read_sphere(path), ValueError, name, *words)
+        refuses(lambda: read_audio(path), ValueError, name, *words)
 
     bad("cut.WAV", "cut off", "101 samples", "100 are there", announced=101)
     shorten = ["sample_coding -s26 pcm,embedded-shorten-v2.00"]
     bad("short.WAV", "embedded-shorten-v2.00", "sph2pipe", header=shorten)
+    shortened = np.frombuffer(b"ajkg", "<i2")
+    path = write_sphere(tmp_path / "magic.WAV", np.concatenate([shortened, noise(100)]))
+    refuses(lambda: read_audio(path), ValueError, "magic.WAV", "shorten", "sph2pipe")
     bad("ulaw.WAV", "'ulaw'", "sph2pipe", header=["sample_coding -s4 ulaw"])
     bad("one.WAV", "1 byte", header=["sample_n_bytes -i 1"])
     bad("order.WAV", "`sample_byte_format`", "'1'", header=["sample_byte_format -s1 1"])
@@ -59,11 +86,11 @@ def test_bad_sphere_is_refused(tmp_path):
     bad("empty.WAV", "`sample_count`", "'0'", announced=0)
     path = tmp_path / "cut.WAV"
     path.write_bytes(path.read_bytes()[:200])
-    refuses(lambda: read_sphere(path), ValueError, "cut.WAV", "damaged")
+    refuses(lambda: read_audio(path), ValueError, "cut.WAV", "damaged")
     path.write_bytes(b"NIST_1A\n   many\n")
     refuses(lambda: read_audio(path), ValueError, "cut.WAV", "damaged")
     path.write_bytes(b"RIFF")
-    refuses(lambda: read_sphere(path), ValueError, "cut.WAV", "NIST_1A")
+    refuses(lambda: read_audio(path), ValueError, "cut.WAV", "WAV, FLAC or SPHERE")
 
 
 # Any sound of the user's
@@ -360,9 +387,8 @@ def test_wav_written_to_a_pipe_is_read(tmp_path):
     np.testing.assert_array_equal(read_audio(path).samples, noise(400))
 
 
-def test_without_soundfile_only_sphere_is_read(tmp_path, monkeypatch):
+def test_without_soundfile_its_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "soundfile", None)
     write_wav(noise(400), tmp_path / "a.wav", 16000)
-    refuses(lambda: read_audio(tmp_path / "a.wav"), ImportError, "`soundfile`", "varfilter[audio]")
-    path = write_sphere(tmp_path / "b.WAV", noise(400))
-    np.testing.assert_array_equal(read_audio(path).samples, noise(400))
+    for path in (tmp_path / "a.wav", write_sphere(tmp_path / "b.WAV", noise(400))):
+        refuses(lambda path=path: read_audio(path), ImportError, "`soundfile`", "varfilter[audio]")

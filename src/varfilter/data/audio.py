@@ -1,9 +1,10 @@
 """Sound: files of any rate and depth read alike, and a folder of them as a data set."""
 
+import io
 import math
 import wave
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +14,6 @@ import numpy as np
 from varfilter._arguments import require_all_positive, require_library, require_positive
 from varfilter.data.dataset import SPLITS, Dataset, Family, Scaling
 from varfilter.data.recordings import Recording, decoded, names_of
-from varfilter.data.sphere import is_sphere, read_sphere
 from varfilter.data.splits import split_by_file
 from varfilter.distributions import DiscretizedNormal, Normal
 
@@ -31,6 +31,16 @@ DISTANCES = {
     "PCM_32": None, "FLOAT": None, "DOUBLE": None,
 }  # fmt: skip
 LEVELS = np.iinfo(np.int16)
+# A SPHERE file begins with these bytes; the samples of one that shorten compressed, with those.
+SPHERE, SHORTEN = b"NIST_1A\n", b"ajkg"
+# By the coding of the samples in a SPHERE header and their bytes, libsndfile's names.
+CODINGS = {
+    ("pcm", "2"): "PCM_16",
+    ("ulaw", "1"): "ULAW",
+    ("mu-law", "1"): "ULAW",
+    ("alaw", "1"): "ALAW",
+}
+BYTE_ORDERS = {"01": "LITTLE", "10": "BIG"}
 
 
 class Sound(NamedTuple):
@@ -53,11 +63,14 @@ def read_audio(path: Path | str) -> Sound:
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"`path` must be a sound file; {str(path)!r} does not exist.")
-    if is_sphere(path):
-        samples, rate = read_sphere(path)
-        bits, distance = 16, 1
-    else:
-        samples, rate, bits, distance = _read_with_soundfile(path)
+    with _opened(path) as file:
+        rate, bits = file.samplerate, BITS.get(file.subtype, 16)
+        distance = _distance_of(file.subtype, file.channels > 1)
+        samples = file.read(dtype="int16" if bits <= 16 else "float32")
+    if _is_cut_off(path):
+        raise ValueError(f"{path} is cut off: {len(samples)} samples are there. Copy it again.")
+    # libsndfile's floats are 1 at the highest level; a power of two loses nothing.
+    samples = samples if bits <= 16 else samples * np.float32(2**15)
     if not len(samples):
         raise ValueError(f"{path} holds no sound: it has 0 samples. Remove it.")
     if not np.isfinite(samples).all():
@@ -224,9 +237,7 @@ def _at_rate(path: Path, rate: int, dtype: type[np.generic]) -> list[tuple[np.nd
 
 
 def _distance(path: Path, rate: int) -> float | int | None:
-    """Of the levels of a file at that rate; read from its header alone."""
-    if is_sphere(path):
-        return 1
+    """The distance of the levels of a file at that rate; read from its header alone."""
     with _opened(path) as file:
         return _distance_of(file.subtype, file.channels > 1 or file.samplerate != rate)
 
@@ -241,9 +252,13 @@ def _distance_of(subtype: str, is_mixed: bool) -> float | int | None:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
+    """A sound file, opened by libsndfile; what is a SPHERE file, its first bytes say."""
     soundfile = require_library("soundfile", extra="audio")
+    with path.open("rb") as file:
+        is_sphere = file.read(len(SPHERE)) == SPHERE  # TIMIT's have names that end in .WAV
+    source, form = _samples_of_sphere(path) if is_sphere else (nullcontext(path), {})
     try:
-        with soundfile.SoundFile(path) as file:
+        with source as opened, soundfile.SoundFile(opened, **form) as file:
             yield file
     except soundfile.LibsndfileError as error:
         raise ValueError(
@@ -252,16 +267,93 @@ def _opened(path: Path) -> Iterator[Any]:
         ) from None
 
 
-def _read_with_soundfile(path: Path) -> tuple[np.ndarray, int, int, float | int | None]:
-    with _opened(path) as file:
-        rate, bits = file.samplerate, BITS.get(file.subtype, 16)
-        distance = _distance_of(file.subtype, file.channels > 1)
-        samples = file.read(dtype="int16" if bits <= 16 else "float32")
-    if _is_cut_off(path):
-        raise ValueError(f"{path} is cut off: {len(samples)} samples are there. Copy it again.")
-    # libsndfile's floats are 1 at the highest level; a power of two loses nothing.
-    samples = samples if bits <= 16 else samples * np.float32(2**15)
-    return samples, rate, bits, distance
+class _Part(io.FileIO):
+    """The bytes of a file from `begin` to `end`, as a file of their own."""
+
+    def __init__(self, path: Path, begin: int, end: int):
+        super().__init__(path)
+        self.begin, self.end = begin, end
+        self.seek(0)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        """Go to a place that is counted from `begin`, the current place or `end`."""
+        starts = {io.SEEK_SET: self.begin, io.SEEK_CUR: super().tell(), io.SEEK_END: self.end}
+        return super().seek(starts[whence] + offset) - self.begin
+
+    def tell(self) -> int:
+        """The current place, counted from `begin`."""
+        return super().tell() - self.begin
+
+
+def _samples_of_sphere(path: Path) -> tuple[_Part, dict[str, Any]]:
+    """The samples of a SPHERE file, and what libsndfile must know to decode them.
+
+    libsndfile reads SPHERE headers too, but not how many samples they announce: it takes a file
+    that is cut off for a whole one, and what follows the samples for sound. So the header is read
+    here, and the samples are decoded there.
+    """
+    begin, fields = _sphere_header(path)
+    coding, num_bytes = fields.get("sample_coding", "pcm"), fields.get("sample_n_bytes", "2")
+    with _Part(path, begin, begin) as file:
+        is_shortened = file.read(len(SHORTEN)) == SHORTEN
+    if is_shortened or (coding, num_bytes) not in CODINGS:
+        raise ValueError(
+            f"{path} must hold plain 16-bit, mu-law or A-law samples; got the coding {coding!r} of"
+            f" {num_bytes} byte(s){' (compressed by shorten)' * is_shortened}."
+            " Convert it with: sph2pipe -p -f wav OLD NEW."
+        )
+    order = fields.get("sample_byte_format", "")
+    if num_bytes == "2" and order not in BYTE_ORDERS:
+        raise ValueError(
+            f"{path} has `sample_byte_format` {order!r} in its SPHERE header; it must be 01 or 10."
+            " Convert it with: sph2pipe -p -f wav OLD NEW."
+        )
+    rate = _whole_field("sample_rate", fields, path)
+    channels = _whole_field("channel_count", {"channel_count": "1"} | fields, path)
+    count = _whole_field("sample_count", fields, path) * channels
+    got = (path.stat().st_size - begin) // int(num_bytes)
+    if got < count:
+        raise ValueError(
+            f"{path} is cut off: its SPHERE header announces {count} samples, {got} are there."
+            " Copy it again."
+        )
+    form = {
+        "format": "RAW",
+        "subtype": CODINGS[coding, num_bytes],
+        "endian": BYTE_ORDERS.get(order, "FILE"),
+        "samplerate": rate,
+        "channels": channels,
+    }
+    return _Part(path, begin, begin + count * int(num_bytes)), form
+
+
+def _sphere_header(path: Path) -> tuple[int, dict[str, str]]:
+    """The size of a SPHERE header in bytes, and its lines `name -type value` up to `end_head`."""
+    with path.open("rb") as file:
+        length = file.read(len(SPHERE) + 8)[len(SPHERE) :].strip()
+        size = int(length) if length.isdigit() else 0
+        # Text of any language may stand in a comment: latin-1 reads every byte.
+        text = file.read(max(size - len(SPHERE) - 8, 0)).decode("latin-1")
+    fields: dict[str, str] = {}
+    for line in text.splitlines():
+        if line.strip() == "end_head" and size <= path.stat().st_size:
+            return size, fields
+        match line.split(maxsplit=2):
+            case [name, kind, value] if kind.startswith("-"):
+                fields[name] = value.strip()
+            case _:
+                pass
+    raise ValueError(f"{path} has a damaged SPHERE header: it does not end. Copy it again.")
+
+
+def _whole_field(name: str, fields: Mapping[str, str], path: Path) -> int:
+    value = fields.get(name, "")
+    if not value.isdecimal() or int(value) < 1:
+        raise ValueError(
+            f"{path} has a bad SPHERE header: `{name}` must be a whole number, at least 1; got"
+            f" {value!r}. Repair or remove it."
+        )
+    return int(value)
 
 
 def _is_cut_off(path: Path) -> bool:
