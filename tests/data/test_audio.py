@@ -270,7 +270,7 @@ def test_copies_of_a_file_stay_together(tmp_path):
     refuses(lambda: audio_folder(tmp_path), ValueError, *words)
 
 
-def test_kept_sound_is_mapped_and_equal(tmp_path, monkeypatch):
+def test_stored_sound_is_mapped_and_equal(tmp_path, monkeypatch):
     folder, cache = tmp_path / "sounds", tmp_path / "cache"
     folder.mkdir()
     for number in range(5):
@@ -286,7 +286,7 @@ def test_kept_sound_is_mapped_and_equal(tmp_path, monkeypatch):
 
     monkeypatch.setattr("varfilter.data.audio.read_audio", read)
     first = audio_folder(folder, cache=cache)
-    (kept,) = cache.iterdir()
+    (stored,) = cache.iterdir()
     second = audio_folder(folder, frame_size=100, cache=cache)
     assert len(reads) == 5
     for dataset in (first, second):
@@ -299,7 +299,7 @@ def test_kept_sound_is_mapped_and_equal(tmp_path, monkeypatch):
     # Another rate is another set; broken off, it leaves nothing.
     with pytest.raises(KeyboardInterrupt):
         audio_folder(folder, rate=8000, cache=cache)
-    assert list(cache.iterdir()) == [kept]
+    assert list(cache.iterdir()) == [stored]
     # One finer file makes the others floats, from the first that is written on.
     reads.clear()
     soundfile.write(folder / "9.wav", noise(3000) / 2**16, 16000, "FLOAT")

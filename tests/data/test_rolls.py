@@ -24,7 +24,7 @@ TABLE = {
     "piano_midi_de": ((87, 12, 25), (75911, 8540, 19036), (21, 108), 3.04),
     "musedata": ((524, 135, 124), (245202, 82755, 64339), (21, 105), 3.49),
 }
-# Spec 1.7, and what we measure: equal weight a song, equal weight a step.
+# By another program, to two places, and by this test: equal weight a song, equal weight a step.
 MARGINALS = {
     "piano_midi_de": ((11.39, 11.05), (11.3848, 11.0455)),
     "musedata": ((10.55, 11.51), (10.5535, 11.5097)),
@@ -100,7 +100,7 @@ def test_counts_lengths_range_and_density(sets, name):
 
 @needs_data
 def test_test_songs_have_the_lengths_of_the_paper(sets):
-    # Spec 6.2: mean, shortest, longest; notes a step.
+    # Mean, shortest and longest; notes a step.
     for name, expected in {
         "piano_midi_de": (761, 65, 2645, 2.95),
         "musedata": (519, 45, 4273, 3.29),
@@ -117,8 +117,8 @@ def test_test_songs_have_the_lengths_of_the_paper(sets):
 def test_marginal_baseline(sets, name):
     """Notes as independent coins, each as often down as in train (one added to both sides).
 
-    The added ones are for pitches that train never has. Spec 1.7 does not say how it treats
-    them; clipping at 1e-5 to 1e-10 instead moves no figure by more than 0.004, while adding 5
+    The added ones are for pitches that train never has. How the other program treats them is not
+    known; clipping at 1e-5 to 1e-10 instead moves no figure by more than 0.004, while adding 5
     moves JSB by 0.012. All steps are scored, the first too.
     """
     dataset = sets[name]
@@ -133,8 +133,8 @@ def test_marginal_baseline(sets, name):
         steps[numbers[used]] = mask.sum(axis=1)[used]
     assert steps.sum() == len(dataset.test.values)
     got = ((total / steps).mean(), total.sum() / steps.sum())
-    spec, measured = MARGINALS[name]
-    assert got == pytest.approx(spec, abs=0.01)
+    other, measured = MARGINALS[name]
+    assert got == pytest.approx(other, abs=0.01)
     assert got == pytest.approx(measured, abs=1e-4)
 
 

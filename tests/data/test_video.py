@@ -21,43 +21,43 @@ def test_stretch_of_a_frame_of_one_colour_is_black():
     np.testing.assert_array_equal(stretched(np.full((3, 4), 77, np.uint8)), 0)
 
 
-# The user's own films
+# The user's own videos
 
 
 def test_a_folder_of_videos(tmp_path):
-    films = {}
+    videos = {}
     for number in range(10):
-        path = tmp_path / f"day{number % 2}" / f"film{number}.avi"
-        films[path.relative_to(tmp_path).as_posix()] = noise(3 + number, seed=number)
+        path = tmp_path / f"day{number % 2}" / f"video{number}.avi"
+        videos[path.relative_to(tmp_path).as_posix()] = noise(3 + number, seed=number)
         write_video(path, noise(3 + number, seed=number))
-    (tmp_path / "notes.txt").write_text("no film", encoding="utf-8")
-    (tmp_path / "day0" / "._film0.avi").write_bytes(b"what a Mac leaves")
+    (tmp_path / "notes.txt").write_text("no video", encoding="utf-8")
+    (tmp_path / "day0" / "._video0.avi").write_bytes(b"what a Mac leaves")
     (tmp_path / "day0" / "cover.png").write_bytes(b"no frame")
     dataset = video_folder(tmp_path, 8)
     assert [len(dataset.split(split)) for split in SPLITS] == [8, 1, 1]
-    assert sorted(sum(dataset.names.values(), ())) == sorted(films)
+    assert sorted(sum(dataset.names.values(), ())) == sorted(videos)
     for split in SPLITS:
         for name, frames in zip(dataset.names[split], dataset.split(split), strict=True):
-            np.testing.assert_array_equal(frames[:, 0], resize(films[name], 8))
+            np.testing.assert_array_equal(frames[:, 0], resize(videos[name], 8))
     assert dataset.rate == 10.0
     assert dataset.family.width == 1 / 255
     assert dataset.observations(dataset.train[0]).max() <= 1.0
 
     other = video_folder(tmp_path, 8, seed=1)
     assert other.names != dataset.names
-    grouped = video_folder(tmp_path, 8, group=lambda path: int(path.stem[4:]) // 3)
+    grouped = video_folder(tmp_path, 8, group=lambda path: int(path.stem[5:]) // 3)
     groups = [{int(n[-5]) // 3 for n in grouped.names[split]} for split in SPLITS]
     assert sorted(chain.from_iterable(groups)) == [0, 1, 2, 3]
 
 
 def test_a_folder_of_frame_images_in_natural_order(tmp_path):
-    for film in ("a2", "a10", "b"):
-        (tmp_path / film).mkdir()
+    for video in ("a2", "a10", "b"):
+        (tmp_path / video).mkdir()
         for number in range(1, 13):
             frame = np.full((5, 7), 20 * number, np.uint8)
-            # Three different films: exact copies would be one.
-            frame[-1, -1] += len(film)
-            Image.fromarray(frame).save(tmp_path / film / f"frame{number}.png")
+            # Three different videos: exact copies would be one.
+            frame[-1, -1] += len(video)
+            Image.fromarray(frame).save(tmp_path / video / f"frame{number}.png")
     # 16 bits, and a JPEG among the PNG files.
     deep = np.full((5, 7), 20 * 7 * 257, np.uint16)
     Image.fromarray(deep).save(tmp_path / "a2" / "frame7.png")
@@ -92,10 +92,10 @@ def test_color(tmp_path):
 
 @pytest.mark.skipif(
     not hasattr(av.video.stream.VideoStream, "set_display_rotation"),
-    reason="this version of av cannot write turned films",
+    reason="this version of av cannot write turned videos",
 )
 @pytest.mark.parametrize("turns", [1, 2, 3])
-def test_a_film_taken_sideways_stands_upright(tmp_path, turns):
+def test_a_video_taken_sideways_stands_upright(tmp_path, turns):
     upright = np.zeros((3, 16, 16), np.uint8)
     upright[:, :8, :4] = 250
     angle = {1: 90, 2: 180, 3: -90}[turns]
@@ -121,7 +121,7 @@ def test_decoding_from_memory_is_decoding_the_file(tmp_path):
     assert frames.rate == 10.0
 
 
-def test_bad_films_are_named(tmp_path):
+def test_bad_videos_are_named(tmp_path):
     refuses(lambda: video_folder(tmp_path / "no"), FileNotFoundError, "`folder`", "no")
     refuses(lambda: video_folder(tmp_path), FileNotFoundError, "`folder`", "avi", str(tmp_path))
     refuses(lambda: read_video(tmp_path / "x.avi"), FileNotFoundError, "`path`", "x.avi")
@@ -131,31 +131,31 @@ def test_bad_films_are_named(tmp_path):
     whole = (tmp_path / "2.avi").read_bytes()
     (tmp_path / "2.avi").write_bytes(whole[: len(whole) // 2])
     refuses(lambda: video_folder(tmp_path), ValueError, str(tmp_path / "2.avi"), "of 40")
-    (tmp_path / "2.avi").write_bytes(b"not a film")
+    (tmp_path / "2.avi").write_bytes(b"not a video")
     refuses(lambda: video_folder(tmp_path), ValueError, str(tmp_path / "2.avi"), "decoded")
     (tmp_path / "2.avi").unlink()
     (tmp_path / "3.avi").unlink()
-    few = [str(tmp_path), "at least 3 films", "has 2."]
+    few = [str(tmp_path), "at least 3 videos", "has 2."]
     refuses(lambda: video_folder(tmp_path), ValueError, "`folder`", *few)
     write_video(tmp_path / "4.avi", noise(3, seed=4))
-    grouped = [str(tmp_path), "at least 3 groups", "has 1 (of 3 films", "`group`"]
+    grouped = [str(tmp_path), "at least 3 groups", "has 1 (of 3 videos", "`group`"]
     refuses(lambda: video_folder(tmp_path, group=lambda _: 0), ValueError, *grouped)
 
 
-def test_copies_of_a_film_stay_together(tmp_path):
+def test_copies_of_a_video_stay_together(tmp_path):
     for number in range(4):
         write_video(tmp_path / f"a{number}.avi", noise(4, seed=number))
         shutil.copy(tmp_path / f"a{number}.avi", tmp_path / f"b{number}.avi")
-        for film in ("c", "d"):
-            (tmp_path / f"{film}{number}").mkdir()
+        for video in ("c", "d"):
+            (tmp_path / f"{video}{number}").mkdir()
             for frame in range(2):
                 image = Image.fromarray(noise(2, seed=10 + number)[frame])
-                image.save(tmp_path / f"{film}{number}" / f"{frame}.png")
+                image.save(tmp_path / f"{video}{number}" / f"{frame}.png")
     for seed in range(4):
         names = video_folder(tmp_path, 8, seed=seed).names
-        films = [{(name[0] in "cd", name[1]) for name in names[split]} for split in SPLITS]
-        assert [len(part) for part in films] == [6, 1, 1]
-        assert len(set.union(*films)) == 8
+        videos = [{(name[0] in "cd", name[1]) for name in names[split]} for split in SPLITS]
+        assert [len(part) for part in videos] == [6, 1, 1]
+        assert len(set.union(*videos)) == 8
 
     # A copy in another group draws both groups into one split: here it makes all but two one.
     def group(path):
@@ -166,9 +166,9 @@ def test_copies_of_a_film_stay_together(tmp_path):
     assert [len(part) for part in halves] == [2, 1, 1]
 
 
-def test_the_cache_is_written_film_by_film(tmp_path, monkeypatch):
+def test_the_cache_is_written_one_by_one(tmp_path, monkeypatch):
     for number in range(10):
-        write_video(tmp_path / "films" / f"{number}.avi", noise(3, seed=number))
+        write_video(tmp_path / "videos" / f"{number}.avi", noise(3, seed=number))
     decode, live, most = decode_video, [], 0
 
     def counted(*arguments, **options):
@@ -179,23 +179,23 @@ def test_the_cache_is_written_film_by_film(tmp_path, monkeypatch):
         return frames
 
     monkeypatch.setattr("varfilter.data.video.decode_video", counted)
-    kept = video_folder(tmp_path / "films", 8, cache=tmp_path / "cache")
+    stored = video_folder(tmp_path / "videos", 8, cache=tmp_path / "cache")
     # The one just decoded, the one before it, which the loop has yet to let go, and the first
     # of the split, which says what rows are.
     assert len(live) == 10
     assert most <= 3
-    assert kept.sha256() == video_folder(tmp_path / "films", 8).sha256()
+    assert stored.sha256() == video_folder(tmp_path / "videos", 8).sha256()
     # Else all eight of the training part: the count can fail.
     assert most == 8
 
 
 def test_the_cache_is_mapped_and_equal(tmp_path, monkeypatch):
-    folder, cache = tmp_path / "films", tmp_path / "cache"
+    folder, cache = tmp_path / "videos", tmp_path / "cache"
     for number in range(4):
         write_video(folder / f"{number}.avi", noise(5 + number, seed=number))
     plain = video_folder(folder, 8)
     first = video_folder(folder, 8, cache=cache)
-    (kept,) = cache.iterdir()
+    (stored,) = cache.iterdir()
 
     def decode(*_, **__):
         raise AssertionError("decoded again")
@@ -203,14 +203,14 @@ def test_the_cache_is_mapped_and_equal(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr("varfilter.data.video.decode_video", decode)
         second = video_folder(folder, 8, cache=cache)
-        # Another size, and a film that changed, are other sets.
+        # Another size, and a video that changed, are other sets.
         with pytest.raises(AssertionError, match="decoded again"):
             video_folder(folder, 9, cache=cache)
         os.utime(folder / "1.avi", (0, 0))
         with pytest.raises(AssertionError, match="decoded again"):
             video_folder(folder, 8, cache=cache)
     # What was interrupted left nothing.
-    assert list(cache.iterdir()) == [kept]
+    assert list(cache.iterdir()) == [stored]
     for dataset in (first, second):
         assert dataset.sha256() == plain.sha256()
         assert dataset.names == plain.names
@@ -219,7 +219,7 @@ def test_the_cache_is_mapped_and_equal(tmp_path, monkeypatch):
 
     third = video_folder(folder, 8, cache=cache)
     assert third.sha256() == plain.sha256()
-    (changed,) = set(cache.iterdir()) - {kept}
+    (changed,) = set(cache.iterdir()) - {stored}
     values = changed / "train" / "values.npy"
     values.write_bytes(values.read_bytes()[:150])
     refuses(lambda: video_folder(folder, 8, cache=cache), ValueError, "`cache`", str(changed))

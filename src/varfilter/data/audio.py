@@ -59,7 +59,7 @@ class Sound(NamedTuple):
 
 
 def read_audio(path: Path | str) -> Sound:
-    """A WAV, FLAC or SPHERE file; several channels are averaged (16-bit: to the nearest level)."""
+    """Read a WAV, FLAC or SPHERE file; channels are averaged (16-bit: to the nearest level)."""
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"`path` must be a sound file; {str(path)!r} does not exist.")
@@ -81,7 +81,7 @@ def read_audio(path: Path | str) -> Sound:
 
 
 def resampled(samples: np.ndarray, from_rate: int, to_rate: int) -> np.ndarray:
-    """The same sound at another rate, by a polyphase filter; int16 stays int16, rounded anew.
+    """Bring a sound to another rate by a polyphase filter; int16 stays int16, rounded anew.
 
     What lies above half of the lower rate is filtered out.
     """
@@ -96,7 +96,7 @@ def resampled(samples: np.ndarray, from_rate: int, to_rate: int) -> np.ndarray:
 
 
 def write_wav(samples: Any, path: Path | str, rate: float | int) -> None:
-    """Sound in 16-bit levels, of any shape (frames too), as a 16-bit WAV file with one channel.
+    """Write sound in 16-bit levels, of any shape (frames too), as a 16-bit WAV file, one channel.
 
     Rounded, and clipped to what 16 bits hold. For what a model generates:
     `write_wav(dataset.scaling.restore(xs), "sound.wav", dataset.rate)`.
@@ -125,12 +125,12 @@ def audio_folder(
     group: Callable[[Path], Hashable] | None = None,
     cache: Path | str | None = None,
 ) -> Dataset:
-    """Every WAV, FLAC and SPHERE file in a folder and its subfolders, at one rate.
+    """Read every WAV, FLAC and SPHERE file in a folder and its subfolders, at one rate.
 
     An observation is `frame_size` samples. Files are dealt to the splits at random; with
     `group`, from a file's path to a name (`lambda path: path.parent.name` for a folder per
     speaker), whole groups are, so that no speaker is in two splits; nor are exact copies of a
-    file. `cache` is a folder that keeps the decoded sound, written file by file, as in
+    file. `cache` is a folder in which the decoded sound is stored, file by file, as in
     `video_folder`: the set need not fit in memory.
 
     The unit is a level of 16-bit sound. The family is `DiscretizedNormal`, its width the
@@ -162,7 +162,7 @@ def audio_folder(
 
 
 def sound_files(folder: Path) -> list[Path]:
-    """In a folder and its subfolders (links to folders are not followed), sorted; at least one."""
+    """List the sound files of a folder and its subfolders, sorted; links are not followed."""
     if not folder.is_dir():
         raise FileNotFoundError(f"`folder` must be a folder; {str(folder)!r} is none.")
     # Names with a dot in front are of the system: macOS puts `._a.wav` beside `a.wav`.
@@ -188,9 +188,9 @@ def sound_dataset(
     distance: float | int | None = 1,
     cache: Path | str | None = None,
 ) -> Dataset:
-    """From recordings by split; scaled by one mean and spread over the training samples.
+    """Make a data set of recordings by split, scaled by the mean and spread of the training part.
 
-    `distance` of neighbouring levels as in `Sound`; it decides how samples are stored.
+    `distance` is that of neighbouring levels, as in `Sound`; it decides how samples are stored.
     """
     row = np.zeros(1, _dtype(distance))
     parts, _ = decoded(name, sounds, row, options=[rate], cache=cache)
@@ -243,7 +243,7 @@ def _distance(path: Path, rate: int) -> float | int | None:
 
 
 def _distance_of(subtype: str, is_mixed: bool) -> float | int | None:
-    """Samples that are sums of others lie between the levels of the file."""
+    """The distance of the levels; samples that are sums of others lie between the file's."""
     distance = DISTANCES.get(subtype, 1)
     if is_mixed and distance is not None:
         return 1 if distance >= 1 else None

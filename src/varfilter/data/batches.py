@@ -31,7 +31,7 @@ class Batch(NamedTuple):
 
 
 class RandomWindows(eqx.Module):
-    """One random window of each training sequence an epoch, in random order.
+    """Draws one random window of each training sequence an epoch, in random order.
 
     The paper's protocol: sequences shorter than a window are left out, and each of the others
     gives one window, which starts at any row. The last batch of an epoch is filled up with
@@ -94,16 +94,16 @@ class RandomWindows(eqx.Module):
 
     @property
     def num_batches(self) -> int:
-        """In an epoch; the last may be filled up."""
+        """How many batches make an epoch; the last of them may be filled up."""
         return -(-self.lengths.size // self.batch_size)
 
     @property
     def num_rows(self) -> int:
-        """In a window."""
+        """How many rows of the recording a window has."""
         return self.num_steps * self.rows_per_step
 
     def order(self, epoch: Step, key: PRNGKeyArray) -> Int[Array, " sequences"]:
-        """All sequences that are long enough, numbered from 0, as the epoch takes them."""
+        """The numbers, from 0, of all sequences that are long enough, in the order of an epoch."""
         return _order(self.lengths, epoch, key)
 
     def draw(
@@ -114,7 +114,7 @@ class RandomWindows(eqx.Module):
     ) -> tuple[Int[Array, " num_windows"], Int[Array, " num_windows"]]:
         """Which sequences give the windows of the batch at `step`, and from which of their rows.
 
-        `order` is that of the epoch, for callers that keep it from step to step.
+        `order` is that of the epoch, for callers that have it from the step before.
         """
         step = jnp.asarray(step, jnp.int32)
         if order is None:
@@ -149,7 +149,7 @@ class RandomWindows(eqx.Module):
         return np.stack([values[place : place + self.num_rows] for place in places])
 
     def batch(self, rows: Array | np.ndarray) -> Batch:
-        """Stored rows (batch, rows, ...) of whole windows as scaled observations."""
+        """Make a batch of scaled observations from the stored rows of windows."""
         rows = jnp.asarray(_compact(rows) if isinstance(rows, np.ndarray) else rows)
         xs = _scaled(rows, self.offset, self.scale, self.num_steps, self.observation_shape)
         return Batch(xs, jnp.ones(xs.shape[:2], bool))
@@ -158,11 +158,11 @@ class RandomWindows(eqx.Module):
 def consecutive_windows(
     dataset: Dataset, num_steps: int, batch_size: int, *, split: str = "valid"
 ) -> Sequence[Batch]:
-    """Fixed windows, end to end, over all of the split: the same at every validation.
+    """Cut a split into fixed windows, end to end, which are the same at every validation.
 
     The last window of a sequence is padded and masked; a rest of a single step is left out,
-    since the first step is conditioned on and not scored. Each batch is made when asked for;
-    `list` makes them once and keeps them.
+    since the first step is conditioned on and not scored. Each batch is made when it is asked for;
+    `list` makes all of them at once.
     """
     require_all_positive(num_steps=num_steps, batch_size=batch_size)
     pieces = [
@@ -177,7 +177,7 @@ def consecutive_windows(
 def whole_sequences(
     dataset: Dataset, batch_size: int, *, split: str = "test", growth: float | int = 1.25
 ) -> Iterator[tuple[np.ndarray, Batch]]:
-    """Every sequence once, whole, with others of about its length.
+    """Iterate over batches that hold every sequence once, whole, with others of about its length.
 
     Lengths are rounded up to a few values, 8 and then each `growth` times the one before, so
     that few programs are compiled and little is padded. Yields (the sequences' numbers, batch);
@@ -203,6 +203,32 @@ def whole_sequences(
                 yield np.array(chosen + empty), _padded(dataset, rows, length, batch_size)
 
     return batches()
+
+
+def prefetched(
+    windows: RandomWindows,
+    key: PRNGKeyArray,
+    *,
+    first_step: int = 0,
+    part: slice = slice(None),
+    num_workers: int = 2,
+    num_ahead: int = 4,
+) -> Generator[Batch, None, None]:
+    """Iterate without end over the batches that `windows.windows` gives from `first_step` on.
+
+    Where a window lies depends on the step and the key alone, and batches are handed out in
+    the order of the steps: the number of workers changes nothing but the speed. While the
+    caller learns from one batch the next `num_ahead` are read. Threads, not processes: cutting
+    rows out of a memory map is copying, which holds no lock. `close` ends them. `part` is which
+    of the windows of each batch to read, where other processes read the rest.
+    """
+    require_all_positive(num_workers=num_workers, num_ahead=num_ahead)
+    require_key(key)
+    if not isinstance(first_step, int | np.integer) or first_step < 0:
+        raise ValueError(
+            f"`first_step` must be a whole number, at least 0; got {kind(first_step)}."
+        )
+    return _batches(windows, key, int(first_step), part, num_workers, num_ahead)
 
 
 class _Pieces(Sequence[Batch]):
@@ -239,7 +265,7 @@ class _Pieces(Sequence[Batch]):
 
 
 def _padded(dataset: Dataset, rows: list[np.ndarray], num_steps: int, batch_size: int) -> Batch:
-    """Padding holds zeros, not NaN: it is masked, not missing."""
+    """A batch of sequences; padding holds zeros and not NaN: it is masked, not missing."""
     xs = np.zeros((batch_size, num_steps, *dataset.observation_shape), np.float32)
     mask = np.zeros((batch_size, num_steps), bool)
     for place, sequence in enumerate(map(dataset.observations, rows)):
@@ -256,7 +282,7 @@ def _rounded_up(steps: int, growth: float | int) -> int:
 
 
 def _compact(values: np.ndarray) -> np.ndarray:
-    """Without 64-bit numbers, which a device would cut to 32 bits: whole ones would wrap."""
+    """Rows without 64-bit numbers, which a device would cut to 32 bits: whole ones would wrap."""
     return values.astype(np.float32) if values.dtype.itemsize > 4 else values
 
 
@@ -294,32 +320,6 @@ def _scaled(
     values = rows.astype(jnp.float32)
     offset, scale = (v.reshape((1,) * (values.ndim - v.ndim) + v.shape) for v in (offset, scale))
     return ((values - offset) / scale).reshape(-1, num_steps, *shape)
-
-
-def prefetched(
-    windows: RandomWindows,
-    key: PRNGKeyArray,
-    *,
-    first_step: int = 0,
-    part: slice = slice(None),
-    num_workers: int = 2,
-    num_ahead: int = 4,
-) -> Generator[Batch, None, None]:
-    """The batches of `windows` from `first_step` on, without end, as `windows.windows` gives them.
-
-    Where a window lies depends on the step and the key alone, and batches are handed out in
-    the order of the steps: the number of workers changes nothing but the speed. While the
-    caller learns from one batch the next `num_ahead` are read. Threads, not processes: cutting
-    rows out of a memory map is copying, which holds no lock. `close` ends them. `part` is which
-    of the windows of each batch to read, where other processes read the rest.
-    """
-    require_all_positive(num_workers=num_workers, num_ahead=num_ahead)
-    require_key(key)
-    if not isinstance(first_step, int | np.integer) or first_step < 0:
-        raise ValueError(
-            f"`first_step` must be a whole number, at least 0; got {kind(first_step)}."
-        )
-    return _batches(windows, key, int(first_step), part, num_workers, num_ahead)
 
 
 def _batches(

@@ -33,7 +33,7 @@ def midi_folder(
     percussion: bool = False,
     name: str | None = None,
 ) -> Dataset:
-    """The .mid and .midi files of a folder as rolls (time, 88), split by file.
+    """Read the .mid and .midi files of a folder as rolls (time, 88), split by file.
 
     A step is a part of a beat (one beat, unless you say otherwise) or of a second; `read_midi`
     says which notes sound in it. `transpose` adds copies of the training songs, moved by so
@@ -80,7 +80,7 @@ def read_midi(
     seconds_per_step: int | float | None = None,
     percussion: bool = False,
 ) -> np.ndarray:
-    """One MIDI file as a roll, uint8 (time, 88): which keys are down in each step.
+    """Read a MIDI file as a roll, uint8 (time, 88), that says which keys are down in each step.
 
     A note sounds in each step whose middle it covers. One too short to cover any sounds in the
     step that holds its own middle, so that no note is lost. All tracks and channels are laid
@@ -119,7 +119,7 @@ def read_midi(
 def write_midi(
     roll: Any, path: str | Path, *, seconds_per_step: int | float = 0.5, velocity: int = 80
 ) -> None:
-    """A roll (time, 88) of 0 and 1 as a MIDI file; a key down for several steps is one note.
+    """Write a roll (time, 88) of 0 and 1 as a MIDI file; a key that stays down is one note.
 
     A step is a beat: `read_midi(path)` gives the roll again, and so does the same
     `seconds_per_step`.
@@ -186,7 +186,7 @@ def _require_duration(name: str, value: Any) -> float:
 
 
 def _semitones(transpose: Any) -> list[int]:
-    """Without repeats; the song itself comes first, asked for or not."""
+    """The shifts without repeats; 0, the song itself, comes first, asked for or not."""
     shifts = list(transpose) if isinstance(transpose, Iterable) else [transpose]
     whole = all(isinstance(s, int | np.integer) and not isinstance(s, bool) for s in shifts)
     if not isinstance(transpose, Iterable) or not whole:
@@ -214,7 +214,7 @@ def _midi_files(folder: Path, recursive: bool) -> list[Path]:
 
 
 def _reasons(folder: Path, silent: set[str], num_files: int, percussion: bool) -> list[str]:
-    """Why files have an empty roll, a sentence for each reason."""
+    """A sentence for each reason why files have an empty roll."""
     drums = [
         file
         for file in sorted(silent)
@@ -243,7 +243,7 @@ def _split(
     fractions: Sequence[float],
     seed: int,
 ) -> dict[str, dict[str, np.ndarray]]:
-    """Songs are split, and files that are copies of one song stay together."""
+    """The rolls by split and file; files that are copies of one song stay together."""
     songs: dict[bytes, list[str]] = {}
     for file, roll in rolls.items():
         songs.setdefault(hashlib.sha256(roll.tobytes()).digest(), []).append(file)
@@ -269,7 +269,7 @@ def _transposed(roll: np.ndarray, semitones: int) -> np.ndarray | None:
 
 
 def _parsed(path: Path) -> Any:
-    """What mido makes of the file."""
+    """A MIDI file as mido reads it; an error if its time is not in beats."""
     mido = require_library("mido", extra="music")
     if not path.is_file():
         raise FileNotFoundError(f"`path` is {str(path)!r}: there is no such file.")
@@ -282,7 +282,7 @@ def _parsed(path: Path) -> Any:
             " Repair or remove it."
         ) from None
     if file.type == 2 or file.ticks_per_beat <= 0:
-        unread = "independent patterns (type 2)" if file.type == 2 else "film time (SMPTE)"
+        unread = "independent patterns (type 2)" if file.type == 2 else "video time (SMPTE)"
         raise ValueError(
             f"`path` {str(path)!r} is a MIDI file of {unread}, which is not read."
             " Save it as type 1, timed in beats."
@@ -291,7 +291,7 @@ def _parsed(path: Path) -> Any:
 
 
 def _events(file: Any, percussion: bool) -> tuple[np.ndarray, dict[int, int], int]:
-    """Notes (first tick, last tick, pitch); microseconds a beat, by tick; the last tick."""
+    """The notes (first tick, last tick, pitch), the microseconds a beat by tick, the last tick."""
     notes: list[tuple[int, int, int]] = []
     tempi: list[tuple[int, int]] = []
     last_tick = 0
@@ -323,7 +323,7 @@ def _events(file: Any, percussion: bool) -> tuple[np.ndarray, dict[int, int], in
 
 
 def _seconds(beats: np.ndarray, tempi: dict[int, int], ticks_per_beat: int) -> np.ndarray:
-    """When the beats fall: time runs straight between two changes of tempo."""
+    """The seconds at which beats fall; time runs straight between two changes of tempo."""
     changes = {0: MICROSECONDS_PER_BEAT} | tempi
     at = np.array([*changes, max(*changes, beats.max() * ticks_per_beat) + 1.0]) / ticks_per_beat
     passed = np.cumsum(np.diff(at) * np.array(list(changes.values())) / 1e6)

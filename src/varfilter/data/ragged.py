@@ -36,7 +36,7 @@ class Ragged(Sequence[np.ndarray]):
 
     @staticmethod
     def of(sequences: Iterable[np.ndarray], like: np.ndarray | None = None) -> "Ragged":
-        """From arrays (time, ...); `like` gives the dtype and shape of a row if there are none."""
+        """Join arrays (time, ...); `like` gives the dtype and shape of a row if there are none."""
         arrays = [np.asarray(sequence) for sequence in sequences]
         if not arrays and like is None:
             raise _no_sequences()
@@ -49,7 +49,7 @@ class Ragged(Sequence[np.ndarray]):
     def write(
         sequences: Iterable[np.ndarray], folder: Path | str, like: np.ndarray | None = None
     ) -> "Ragged":
-        """From arrays (time, ...), into files as they come, mapped: they need not fit in memory."""
+        """Write arrays (time, ...) to files one by one, and map them: memory need not hold all."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         first = None if like is None else np.asarray(like)
@@ -77,7 +77,7 @@ class Ragged(Sequence[np.ndarray]):
         return Ragged.open(folder)
 
     def save(self, folder: Path | str) -> None:
-        """Two files that `open` maps: for sets that do not fit in memory."""
+        """Write two files that `open` maps, for sets that do not fit in memory."""
         Ragged.write(self, folder, like=self.values)
 
     @staticmethod
@@ -102,7 +102,7 @@ class Ragged(Sequence[np.ndarray]):
         return len(self.lengths)
 
     def __getitem__(self, index: Any) -> Any:
-        """A sequence; or, for a slice, a list of numbers or a mask, some of them as a `Ragged`.
+        """One sequence; or, for a slice, a list of numbers or a mask, several as a `Ragged`.
 
         A single one and neighbours in their order are not copied.
         """
@@ -140,7 +140,7 @@ def _whole(index: Any) -> int:
 def _require_rows(
     number: int, array: np.ndarray, first: np.ndarray, *, same_type: bool = False
 ) -> None:
-    """Of a sequence: at least one, like those of the first."""
+    """Raise an error unless a sequence has rows, and rows like those of the first sequence."""
     if array.ndim < 1 or not len(array):
         raise ValueError(
             f"`sequences` must have at least one row each; number {number} (counted from 0) is"
@@ -158,7 +158,7 @@ def _no_sequences() -> ValueError:
 
 
 def _write_header(file: Any, row: np.ndarray, num_rows: int) -> None:
-    """Of a .npy file; numpy leaves room in it for any number of rows."""
+    """Write the header of a .npy file, in which numpy leaves room for any number of rows."""
     described = np.lib.format.header_data_from_array_1_0(row)
     header = described | {"fortran_order": False, "shape": (num_rows, *row.shape[1:])}
     np.lib.format.write_array_header_1_0(file, header)

@@ -1,4 +1,4 @@
-"""Recordings read one by one: into memory, or into a folder that keeps them for the next time."""
+"""Recordings decoded one by one: into memory, or into a folder that is mapped the next time."""
 
 import hashlib
 import json
@@ -12,12 +12,12 @@ import numpy as np
 from varfilter.data.dataset import SPLITS
 from varfilter.data.ragged import Ragged
 
-# In the names of kept sets: raise it when recordings are decoded differently.
+# Part of the names of stored sets: raise it when recordings are decoded differently.
 DECODING = 2
 
 
 class Recording(NamedTuple):
-    """A film or sound: its files, the names of the sequences in it, and how to decode them.
+    """A video or a sound: its files, the names of the sequences in it, and how to decode them.
 
     `read` gives (values, rate in a second or None) for each of the names.
     """
@@ -42,30 +42,30 @@ def decoded(
     options: Sequence[Any] = (),
     cache: Path | str | None = None,
 ) -> Decoded:
-    """The recordings by split, of rows like `row`: read now, or mapped from the folder `cache`.
+    """Decode recordings of rows like `row`, by split, or map them from the folder `cache`.
 
-    What is kept there is found again if neither the files nor the `options` have changed. It is
+    What is stored there is found again if neither the files nor the `options` have changed. It is
     written recording by recording: the set need not fit in memory.
     """
     if cache is None:
         rates: set[float | int | None] = set()
         parts = {s: Ragged.of(_values(recordings[s], rates), like=row) for s in SPLITS}
         return Decoded(parts, _common(rates))
-    kept = Path(cache) / f"{name}-{_digest(recordings, [*options, str(row.dtype)])}"
-    if not kept.is_dir():
-        _keep(kept, recordings, row)
-    return _kept(kept)
+    stored = Path(cache) / f"{name}-{_digest(recordings, [*options, str(row.dtype)])}"
+    if not stored.is_dir():
+        _store(stored, recordings, row)
+    return _mapped(stored)
 
 
 def names_of(recordings: Mapping[str, Sequence[Recording]]) -> dict[str, tuple[str, ...]]:
-    """Of the sequences, by split."""
+    """The names of the sequences of recordings, by split."""
     return {s: tuple(name for each in recordings[s] for name in each.names) for s in SPLITS}
 
 
 def _values(
     recordings: Sequence[Recording], rates: set[float | int | None]
 ) -> Iterator[np.ndarray]:
-    """Sequence by sequence; their rates go into `rates`."""
+    """Decode sequence by sequence; the rates of the sequences are added to `rates`."""
     for recording in recordings:
         for values, rate in recording.read():
             rates.add(rate)
@@ -74,12 +74,12 @@ def _values(
 
 
 def _common(rates: set[float | int | None]) -> float | int | None:
-    """Of all recordings, if they have the same."""
+    """The rate of all recordings, if they have the same."""
     return next(iter(rates)) if len(rates) == 1 else None
 
 
 def _digest(recordings: Mapping[str, Sequence[Recording]], options: list[Any]) -> str:
-    """Of all that decides what the kept set holds; not of where the files lie."""
+    """A hash of all that decides what a stored set holds, which is not where the files lie."""
     files = {
         split: [
             [each.names, [[f.name, f.stat().st_size, f.stat().st_mtime_ns] for f in each.files]]
@@ -91,10 +91,10 @@ def _digest(recordings: Mapping[str, Sequence[Recording]], options: list[Any]) -
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _keep(kept: Path, recordings: Mapping[str, Sequence[Recording]], row: np.ndarray) -> None:
-    """Written elsewhere and then renamed: what has the name is whole."""
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=kept.parent, prefix=".decoding-") as scratch:
+def _store(stored: Path, recordings: Mapping[str, Sequence[Recording]], row: np.ndarray) -> None:
+    """Decode into another folder and then rename it: what has the name is whole."""
+    stored.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=stored.parent, prefix=".decoding-") as scratch:
         rates: set[float | int | None] = set()
         for split in SPLITS:
             values = _values(recordings[split], rates)
@@ -102,19 +102,19 @@ def _keep(kept: Path, recordings: Mapping[str, Sequence[Recording]], row: np.nda
         text = json.dumps(_common(rates))
         (Path(scratch) / "set" / "rate.json").write_text(text, encoding="utf-8")
         try:
-            (Path(scratch) / "set").rename(kept)
+            (Path(scratch) / "set").rename(stored)
         except OSError:
             # Another process has decoded the same files meanwhile: its copy is as good.
-            if not kept.is_dir():
+            if not stored.is_dir():
                 raise
 
 
-def _kept(kept: Path) -> Decoded:
+def _mapped(stored: Path) -> Decoded:
     try:
-        rate = json.loads((kept / "rate.json").read_text(encoding="utf-8"))
-        return Decoded({split: Ragged.open(kept / split) for split in SPLITS}, rate)
+        rate = json.loads((stored / "rate.json").read_text(encoding="utf-8"))
+        return Decoded({split: Ragged.open(stored / split) for split in SPLITS}, rate)
     except (OSError, ValueError, EOFError) as error:
         reason = " ".join(str(error).split()).rstrip(".")
         raise ValueError(
-            f"`cache` holds a damaged copy in {kept} ({reason}). Delete that folder."
+            f"`cache` holds a damaged copy in {stored} ({reason}). Delete that folder."
         ) from None

@@ -25,7 +25,7 @@ NUM_KEYS = HIGHEST - LOWEST + 1
 
 
 def read_rolls(path: str | Path, name: str | None = None) -> Dataset:
-    """Songs as binary rolls (time, 88), column j for the MIDI note 21 + j, from one file.
+    """Read songs from one file as binary rolls (time, 88), column j for the MIDI note 21 + j.
 
     - a pickle of {"train": songs, "valid": songs, "test": songs}, where a song is a list of
       steps and a step a list of MIDI note numbers; nothing in it is run (`read_plain_pickle`);
@@ -57,7 +57,7 @@ def pitch_range(ragged: Ragged) -> dict[str, list[int]]:
 
 
 def _reader(path: Path) -> Any:
-    """By the first bytes of the file, which do not lie; a pickle may have none that tell."""
+    """What reads a file, told by its first bytes, which do not lie, or else by its ending."""
     with open(path, "rb") as file:
         head = file.read(8)
     suffix = path.suffix.lower()
@@ -77,7 +77,7 @@ def _reader(path: Path) -> Any:
 
 
 def _read_pickle(path: Path) -> dict[str, Ragged]:
-    """Lists of note numbers, by split."""
+    """Songs from a pickle of lists of note numbers, by split."""
     splits = _by_split(read_plain_pickle(path), SPLITS, path)
     return {split: _from_notes(songs, split, path) for split, songs in splits.items()}
 
@@ -127,7 +127,10 @@ def _by_split(contents: Any, keys: Sequence[str], path: Path) -> dict[str, Any]:
 
 
 def _from_notes(songs: Any, split: str, path: Path) -> Ragged:
-    """Flattened first and set at once: a million notes take well under a second."""
+    """Rolls from lists of note numbers.
+
+    Flattened first and set at once: a million notes take well under a second.
+    """
     where = f"`path` {str(path)!r}, {split!r}:"
     if not _all_lists([songs]) or not _all_lists(songs):
         raise ValueError(f"{where} must be a list of songs, each a list of steps.")
@@ -194,9 +197,10 @@ _NUMBERS = frozenset(["b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2"
 
 
 def read_plain_pickle(path: str | Path) -> Any:
-    """Lists, tuples, dictionaries, numbers and strings; NumPy's numbers become Python's.
+    """Read a pickle of lists, tuples, dictionaries, numbers and strings without running anything.
 
-    Files of Python 2 and 3 and of every protocol; Python 2's strings are read as Latin-1.
+    Files of Python 2 and 3 and of every protocol; Python 2's strings are read as Latin-1, and
+    NumPy's numbers become Python's.
     """
     try:
         with open(path, "rb") as file, _no_collection():
@@ -219,7 +223,7 @@ def read_plain_pickle(path: str | Path) -> Any:
 
 @contextlib.contextmanager
 def _no_collection() -> Iterator[None]:
-    """A million new tuples hold no cycles; looking for some takes most of the time."""
+    """Pause garbage collection: a million new tuples hold no cycles, and to search takes long."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -234,7 +238,7 @@ class _Refused(Exception):
 
 
 class _Plain(pickle.Unpickler):
-    """The standard reader, for which the world has three functions."""
+    """The standard reader of pickles, for which the world has three functions."""
 
     def __init__(self, file: Any):
         super().__init__(file, encoding="latin1")

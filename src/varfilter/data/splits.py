@@ -16,7 +16,7 @@ from varfilter.data.dataset import SPLITS
 def split_by_sequence(
     num: int, fractions: Sequence[float] = (0.8, 0.1, 0.1), seed: int = 0
 ) -> dict[str, np.ndarray]:
-    """The numbers, in rising order, of the `num` sequences that go to train, valid and test.
+    """Deal `num` sequences to train, valid and test; the numbers of each, in rising order.
 
     `fractions` are of the sequences, not of their steps. Whole sequences only: two windows of
     one recording never lie on both sides. No split is empty. The same seed gives the same
@@ -49,7 +49,7 @@ def split_by_file(
     *,
     kind: str = "files",
 ) -> dict[Path, str]:
-    """The split of each recording of a folder, by its place; `places` has the files of each.
+    """Deal the recordings of a folder to the splits; `places` has the files of each recording.
 
     Recordings of one `group` go to the same split, and so do exact copies, and with them
     their groups. `kind` is what an error calls the recordings.
@@ -72,7 +72,7 @@ def split_by_file(
 
 
 def require_fractions(fractions: Any) -> None:
-    """Three positive numbers that sum to 1."""
+    """Raise an error unless `fractions` are three positive numbers that sum to 1."""
     fits = isinstance(fractions, Sequence | np.ndarray) and len(fractions) == len(SPLITS)
     fits = fits and all(isinstance(part, float | int | np.number) for part in fractions)
     fits = fits and all(part > 0.0 for part in fractions) and math.isclose(sum(fractions), 1.0)
@@ -84,7 +84,7 @@ def require_fractions(fractions: Any) -> None:
 
 
 def _sizes(num: int, fractions: Sequence[float]) -> np.ndarray:
-    """Whole numbers nearest to the fractions that sum to `num`, each at least 1."""
+    """The whole numbers nearest to the fractions that sum to `num`, each at least 1."""
     exact = num * np.asarray(fractions, np.float64)
     sizes = np.floor(exact + 1e-9).astype(np.int64)
     largest_remainders = np.argsort(sizes - exact, kind="stable")
@@ -100,7 +100,7 @@ def _hash(seed: int, number: int) -> bytes:
 
 
 def _copies(recordings: Sequence[Sequence[Path]]) -> list[Hashable]:
-    """The same for recordings whose files are the same, byte by byte; else different."""
+    """A label for each recording, the same for those whose files are the same byte by byte."""
     sizes = [tuple(file.stat().st_size for file in files) for files in recordings]
     counts = Counter(sizes)
     # Few files of a folder have the same size: the others need not be read.

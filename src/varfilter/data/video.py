@@ -1,4 +1,4 @@
-"""The user's own films: a folder of videos or of frame images, decoded once and kept."""
+"""The user's own videos: a folder of video files or of frame images, decoded once and stored."""
 
 import functools
 import io
@@ -16,18 +16,111 @@ from varfilter.data.recordings import Recording, decoded, names_of
 from varfilter.data.splits import split_by_file
 from varfilter.distributions import DiscretizedNormal
 
+VIDEOS = frozenset({".avi", ".mp4", ".mov", ".mkv", ".webm", ".mpg", ".mpeg", ".m4v", ".gif"})
+IMAGES = frozenset({".png", ".jpg", ".jpeg"})
+
 
 class Frames(NamedTuple):
-    """A decoded film: bytes (time, channels, size, size); `rate` in a second, if it is known."""
+    """A decoded video: bytes (time, channels, size, size); frames in a second, if that is known."""
 
     values: np.ndarray
     rate: float | None
 
 
+def read_video(
+    path: Path | str, size: int = 64, *, color: bool = False, stretch: bool = False
+) -> np.ndarray:
+    """Read the frames of a video file: bytes (time, channels, size, size), grey or (`color`) RGB.
+
+    The aspect ratio is not kept. `stretch` first rescales each frame from its own lowest and
+    highest value to 0 and 255, which is what the paper's code did to KTH.
+    """
+    path = Path(path)
+    require_positive("size", size)
+    if not path.is_file():
+        raise FileNotFoundError(f"`path` must be a video file; there is none at {path}.")
+    return decode_video(path, str(path), size, color=color, stretch=stretch).values
+
+
+def read_videos(
+    path: Path | str, size: int = 64, *, color: bool = False
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Iterate over (name, frames) of a video, a folder of images, or each video of a folder."""
+    path = Path(path)
+    if not path.is_dir():
+        yield path.stem, read_video(path, size, color=color)
+        return
+    places = _places(path)
+    if not places:
+        raise _no_videos(path)
+    for place, files in places.items():
+        name = place.relative_to(path).as_posix() if place != path else path.name
+        yield name, _whole(place, files, size, color)[0].values
+
+
+def video_folder(
+    folder: Path | str,
+    size: int = 64,
+    *,
+    color: bool = False,
+    fractions: Sequence[float] = (0.8, 0.1, 0.1),
+    seed: int = 0,
+    group: Callable[[Path], Hashable] | None = None,
+    cache: Path | str | None = None,
+) -> Dataset:
+    """Read every video of a folder and the folders in it, split at random by video.
+
+    A video is one file (avi, mp4, mov, mkv, webm, mpg, m4v, gif), or a folder of images
+    (png, jpg) that are its frames in the natural order of their names (2 before 10); images
+    beside videos are not frames. `group` says from the path of a video which videos belong
+    together (a person, a day), so that no group is in two splits; nor are exact copies of a
+    video. `cache` is a folder in which the decoded videos are stored one by one: the set need
+    not fit in memory. The next time they are mapped from there, if neither the files nor the
+    options have changed.
+    """
+    folder = existing_folder(folder)
+    require_positive("size", size)
+    places = _places(folder)
+    if not places:
+        raise _no_videos(folder)
+    split_of = split_by_file(folder, places, fractions, seed, group, kind="videos")
+    videos: dict[str, list[Recording]] = {split: [] for split in SPLITS}
+    for place, files in places.items():
+        name = place.relative_to(folder).as_posix() if place != folder else folder.name
+        read = partial(_whole, place, files, size, color)
+        videos[split_of[place]].append(Recording(files, (name,), read))
+    return video_dataset(folder.name, videos, size, color=color, cache=cache)
+
+
+def video_dataset(
+    name: str,
+    videos: Mapping[str, Sequence[Recording]],
+    size: int,
+    *,
+    color: bool = False,
+    stretch: bool = False,
+    cache: Path | str | None = None,
+) -> Dataset:
+    """Make a data set of the clips of videos by split, decoded now or mapped from `cache`."""
+    row = np.zeros((1, 3 if color else 1, size, size), np.uint8)
+    parts, rate = decoded(name, videos, row, options=[size, color, stretch], cache=cache)
+    return Dataset(
+        name,
+        train=parts["train"],
+        valid=parts["valid"],
+        test=parts["test"],
+        family=Family(DiscretizedNormal, width=1 / 255, low=0.0, high=1.0),
+        scaling=Scaling(0.0, 255.0),
+        names=names_of(videos),
+        rate=rate,
+        medium="video",
+    )
+
+
 def decode_video(
     source: Path | io.BytesIO, name: str, size: int, *, color: bool = False, stretch: bool = False
 ) -> Frames:
-    """The film of a video file; `name` is what an error calls it."""
+    """Decode the frames of a video file; `name` is what an error calls it."""
     av = require_library("av", extra="video")
     # One converter for all frames: making one costs more than converting a small frame.
     converter = av.video.reformatter.VideoReformatter()
@@ -35,12 +128,12 @@ def decode_video(
     try:
         with av.open(str(source) if isinstance(source, Path) else source) as container:
             if not container.streams.video:
-                raise ValueError(f"{name} holds no film: it has no video stream.")
+                raise ValueError(f"{name} holds no video: it has no video stream.")
             stream = container.streams.video[0]
             stream.thread_type = "AUTO"
             for frame in container.decode(stream):
                 image = converter.reformat(frame, format="rgb24" if color else "gray").to_ndarray()
-                # Telephones film sideways and note the turn, counted against the clock.
+                # Phones record sideways and note the turn, counted against the clock.
                 image = np.rot90(image, round(frame.rotation / 90))
                 images.append(_prepared(image, size, stretch))
             rate = float(stream.average_rate) if stream.average_rate else None
@@ -50,7 +143,7 @@ def decode_video(
             f"{name} cannot be decoded ({error.strerror}). It must be a video, copied whole."
         ) from None
     if not images:
-        raise ValueError(f"{name} holds no film: not one frame could be decoded.")
+        raise ValueError(f"{name} holds no video: not one frame could be decoded.")
     # Other formats fail on a part of a file, or do not say how many frames there should be.
     if len(images) < 0.9 * announced:
         raise ValueError(
@@ -63,18 +156,18 @@ def decode_video(
 def decode_images(
     files: Sequence[Path], size: int, *, color: bool = False, stretch: bool = False
 ) -> Frames:
-    """The film whose frames are image files, in the order given."""
+    """Read image files, in the order given, as the frames of a video."""
     return Frames(np.stack([_prepared(_image(file, color), size, stretch) for file in files]), None)
 
 
 def stretched(image: np.ndarray) -> np.ndarray:
-    """Contrast stretch: from the frame's own lowest and highest value to 0 and 255."""
+    """Stretch the contrast of a frame, from its own lowest and highest value to 0 and 255."""
     low, high = int(image.min()), int(image.max())
     return _rounded((image.astype(np.float32) - low) * (255.0 / max(high - low, 1)))
 
 
 def resize(images: np.ndarray, size: int) -> np.ndarray:
-    """Bytes (..., height, width) as (..., size, size), bilinear; the aspect ratio is not kept.
+    """Resize bytes (..., height, width) to (..., size, size), bilinear; the aspect may change.
 
     Shrinking widens the triangles to the distance of the new pixels, as image libraries do:
     every old pixel counts, and thin things do not flicker.
@@ -87,6 +180,14 @@ def resize(images: np.ndarray, size: int) -> np.ndarray:
         mixed = _weights(len(lines), size) @ lines.reshape(len(lines), -1)
         values = np.moveaxis(mixed.reshape(size, *lines.shape[1:]), 0, axis)
     return _rounded(values)
+
+
+def existing_folder(folder: Path | str) -> Path:
+    """The path of a folder; an error if there is none."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise FileNotFoundError(f"`folder` must be a folder of videos; there is none at {folder}.")
+    return folder
 
 
 def _prepared(image: np.ndarray, size: int, stretch: bool) -> np.ndarray:
@@ -125,114 +226,12 @@ def _image(file: Path, color: bool) -> np.ndarray:
     return np.stack([grey] * 3, -1) if color else grey
 
 
-VIDEOS = frozenset({".avi", ".mp4", ".mov", ".mkv", ".webm", ".mpg", ".mpeg", ".m4v", ".gif"})
-IMAGES = frozenset({".png", ".jpg", ".jpeg"})
-
-
-def read_video(
-    path: Path | str, size: int = 64, *, color: bool = False, stretch: bool = False
-) -> np.ndarray:
-    """The frames of a video file: bytes (time, channels, size, size), grey or (`color`) RGB.
-
-    The aspect ratio is not kept. `stretch` first rescales each frame from its own lowest and
-    highest value to 0 and 255, which is what the paper's code did to KTH.
-    """
-    path = Path(path)
-    require_positive("size", size)
-    if not path.is_file():
-        raise FileNotFoundError(f"`path` must be a video file; there is none at {path}.")
-    return decode_video(path, str(path), size, color=color, stretch=stretch).values
-
-
-def read_films(
-    path: Path | str, size: int = 64, *, color: bool = False
-) -> Iterator[tuple[str, np.ndarray]]:
-    """(name, frames) of a video, of a folder of images, or of each film of a folder."""
-    path = Path(path)
-    if not path.is_dir():
-        yield path.stem, read_video(path, size, color=color)
-        return
-    places = _places(path)
-    if not places:
-        raise _no_films(path)
-    for place, files in places.items():
-        name = place.relative_to(path).as_posix() if place != path else path.name
-        yield name, _whole(place, files, size, color)[0].values
-
-
-def video_folder(
-    folder: Path | str,
-    size: int = 64,
-    *,
-    color: bool = False,
-    fractions: Sequence[float] = (0.8, 0.1, 0.1),
-    seed: int = 0,
-    group: Callable[[Path], Hashable] | None = None,
-    cache: Path | str | None = None,
-) -> Dataset:
-    """Every film of a folder and the folders in it, split at random by film.
-
-    A film is a video file (avi, mp4, mov, mkv, webm, mpg, m4v, gif), or a folder of images
-    (png, jpg) that are its frames in the natural order of their names (2 before 10); images
-    beside videos are not frames. `group` says from the path of a film which films belong
-    together (a person, a day), so that no group is in two splits; nor are exact copies of a film.
-    `cache` is a folder that keeps the decoded films, written film by film: the set need not fit
-    in memory. The next time they are mapped from there, if neither the files nor the options
-    have changed.
-    """
-    folder = existing_folder(folder)
-    require_positive("size", size)
-    places = _places(folder)
-    if not places:
-        raise _no_films(folder)
-    split_of = split_by_file(folder, places, fractions, seed, group, kind="films")
-    films: dict[str, list[Recording]] = {split: [] for split in SPLITS}
-    for place, files in places.items():
-        name = place.relative_to(folder).as_posix() if place != folder else folder.name
-        read = partial(_whole, place, files, size, color)
-        films[split_of[place]].append(Recording(files, (name,), read))
-    return film_dataset(folder.name, films, size, color=color, cache=cache)
-
-
-def film_dataset(
-    name: str,
-    films: Mapping[str, Sequence[Recording]],
-    size: int,
-    *,
-    color: bool = False,
-    stretch: bool = False,
-    cache: Path | str | None = None,
-) -> Dataset:
-    """The clips of films by split; decoded now, or mapped from `cache`."""
-    row = np.zeros((1, 3 if color else 1, size, size), np.uint8)
-    parts, rate = decoded(name, films, row, options=[size, color, stretch], cache=cache)
-    return Dataset(
-        name,
-        train=parts["train"],
-        valid=parts["valid"],
-        test=parts["test"],
-        family=Family(DiscretizedNormal, width=1 / 255, low=0.0, high=1.0),
-        scaling=Scaling(0.0, 255.0),
-        names=names_of(films),
-        rate=rate,
-        medium="video",
-    )
-
-
-def existing_folder(folder: Path | str) -> Path:
-    """`folder` as a path, if it is one."""
-    folder = Path(folder)
-    if not folder.is_dir():
-        raise FileNotFoundError(f"`folder` must be a folder of films; there is none at {folder}.")
-    return folder
-
-
 def _places(folder: Path) -> dict[Path, tuple[Path, ...]]:
-    """The files of each film: by the video, or by the folder of its frames; in natural order."""
+    """The files of each video, by the file itself or by the folder of its frames."""
     videos: list[Path] = []
     images: dict[Path, list[Path]] = {}
     for file in folder.rglob("*"):
-        if file.name.startswith(".") or not file.is_file():  # `._x.avi` is no film
+        if file.name.startswith(".") or not file.is_file():  # `._x.avi` is no video
             continue
         if file.suffix.lower() in VIDEOS:
             videos.append(file)
@@ -247,7 +246,7 @@ def _places(folder: Path) -> dict[Path, tuple[Path, ...]]:
 
 
 def _natural(path: Path) -> tuple[list[str | int], str]:
-    """Numbers in a path count as numbers; the path itself decides between 1 and 01."""
+    """What paths are sorted by: numbers count as numbers, and the path decides between 1 and 01."""
     parts = re.split(r"([0-9]+)", path.as_posix().lower())
     return [int(part) if part.isdecimal() else part for part in parts], path.as_posix()
 
@@ -262,7 +261,7 @@ def _endings(suffixes: frozenset[str]) -> str:
     return ", ".join(sorted(suffix[1:] for suffix in suffixes))
 
 
-def _no_films(folder: Path) -> FileNotFoundError:
+def _no_videos(folder: Path) -> FileNotFoundError:
     return FileNotFoundError(
         f"`folder` must hold videos ({_endings(VIDEOS)}) or folders of images"
         f" ({_endings(IMAGES)}); found none in {folder}."

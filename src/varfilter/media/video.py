@@ -73,11 +73,11 @@ class VideoMedium(AbstractMedium):
         self, dataset: Dataset, source: Source, path: Path
     ) -> Iterator[tuple[str, np.ndarray]]:
         """Videos with frames of the size and the colours of the run's data."""
-        from varfilter.data.video import read_films
+        from varfilter.data.video import read_videos
 
         shape = dataset.train.values.shape[1:]
         has_channels = len(shape) == 3
-        for name, frames in read_films(path, shape[-1], color=has_channels and shape[0] == 3):
+        for name, frames in read_videos(path, shape[-1], color=has_channels and shape[0] == 3):
             frames = frames if has_channels else frames[:, 0]
             yield name, (frames >= 128).astype(np.uint8) if dataset.is_binary else frames
 

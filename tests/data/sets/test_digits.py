@@ -45,14 +45,14 @@ def test_moving_digits_are_black_or_white_and_of_their_split(digits):
 
 
 def test_a_digit_flies_straight_and_leaves_walls_at_random():
-    films = moving_digits(400, 1, 1, num_steps=40, num_digits=1, seed=5)
-    frames = films.train.values[:, 0].reshape(400, 40, 64, 64)
+    videos = moving_digits(400, 1, 1, num_steps=40, num_digits=1, seed=5)
+    frames = videos.train.values[:, 0].reshape(400, 40, 64, 64)
     # The first row and column with white: they move as the digit does, in whole pixels.
     corner = np.stack([frames.any(3).argmax(2), frames.any(2).argmax(2)], -1)
     step = np.diff(corner, axis=1)
     assert np.all(np.abs(step) <= 6)
     assert np.mean(np.any(step != 0, -1)) > 0.95
-    # The same glyph in every frame of a film: nothing is cut off at a wall.
+    # The same glyph in every frame of a video: nothing is cut off at a wall.
     count = frames.sum((2, 3))
     assert np.all(count == count[:, :1])
     # Positions are rounded: in straight flight, steps differ by one pixel at most.

@@ -356,7 +356,7 @@ def test_the_sample_of_timit_as_nltk_packs_it(tmp_path, monkeypatch):
 
 
 @needs_data
-def test_films_as_their_authors_pack_them(tmp_path):
+def test_videos_as_their_authors_pack_them(tmp_path):
     pytest.importorskip("av")
     mirror = tmp_path / "mirror"
     mirror.mkdir()
@@ -386,7 +386,7 @@ def test_films_as_their_authors_pack_them(tmp_path):
 
 
 def test_a_large_set_is_decoded_once(tmp_path, monkeypatch):
-    """A small KTH: three persons, one film each; what was decoded to check it is used again."""
+    """A small KTH: three persons, one video each; what was decoded to check it is used again."""
     av = pytest.importorskip("av")
     mirror, folder = tmp_path / "mirror", tmp_path / "data"
     mirror.mkdir()

@@ -28,8 +28,8 @@ def table():
 
 
 @needs_data
-def test_kth_table_has_the_counts_and_lengths_of_the_specification(table):
-    # Spec 6.4: sequences; mean, shortest and longest, the last frame not counted.
+def test_kth_table_has_the_counts_and_lengths_that_the_paper_code_reads(table):
+    # Sequences; mean, shortest and longest, without the last frame, which that code left out.
     expected = {
         "train": (760, 97.5, 29, 361), "valid": (768, 94.2, 25, 210), "test": (863, 91.1, 23, 238),
     }  # fmt: skip
@@ -47,21 +47,21 @@ def test_kth_table_has_no_frame_twice_and_keeps_all_others(table):
     raw = (KTH / "00sequences.txt").read_text(encoding="latin-1").splitlines()
     lines = {line.split()[0]: line.replace(",", " ").split() for line in raw if line.strip()}
     for before, after in pairwise(table):
-        assert before.film != after.film or before.end < after.start
-    # The seven that spec 6.4 names.
-    assert {c.film for c in table if f"{c.start}-{c.end}" not in lines[c.film]} == {
+        assert before.video != after.video or before.end < after.start
+    # The seven lines that overlap by a slip.
+    assert {c.video for c in table if f"{c.start}-{c.end}" not in lines[c.video]} == {
         "person12_handclapping_d4", "person15_handclapping_d2", "person16_handwaving_d4",
         "person17_boxing_d1", "person21_boxing_d2", "person21_handclapping_d1",
         "person03_walking_d4",
     }  # fmt: skip
-    by_film = {clip.film: [] for clip in table}
+    by_video = {clip.video: [] for clip in table}
     for clip in table:
-        by_film[clip.film].append((clip.start, clip.end))
-    assert len(by_film) == 599
-    assert by_film["person16_handwaving_d4"] == [(1, 104), (105, 206), (207, 311), (312, 456)]
-    assert by_film["person21_handclapping_d1"] == [(1, 118), (119, 224), (225, 365), (366, 500)]
+        by_video[clip.video].append((clip.start, clip.end))
+    assert len(by_video) == 599
+    assert by_video["person16_handwaving_d4"] == [(1, 104), (105, 206), (207, 311), (312, 456)]
+    assert by_video["person21_handclapping_d1"] == [(1, 118), (119, 224), (225, 365), (366, 500)]
     # Not in the order of time in the file, but no overlap.
-    assert by_film["person07_jogging_d4"] == [(1, 64), (194, 264), (270, 332), (490, 570)]
+    assert by_video["person07_jogging_d4"] == [(1, 64), (194, 264), (270, 332), (490, 570)]
 
 
 def test_kth_table_refuses_what_it_cannot_read(tmp_path):
@@ -96,8 +96,8 @@ def test_kth_sample_has_the_sub_sequences_of_the_table(table):
 
 
 @needs_data
-def test_kth_from_zip_files_equals_kth_from_films(tmp_path):
-    # The real film as one person of each split, and one action.
+def test_kth_from_zip_files_equals_kth_from_videos(tmp_path):
+    # The real video as one person of each split, and one action.
     names = {"train": "person11", "valid": "person04", "test": "person22"}
     packed, unpacked = tmp_path / "packed", tmp_path / "unpacked"
     for folder in (packed, unpacked):
@@ -113,9 +113,9 @@ def test_kth_from_zip_files_equals_kth_from_films(tmp_path):
     whole = read_video(WALKING, 32)
     for split, name in names.items():
         assert sets[0].names[split] == (f"{name}_walking_d1_1-75", f"{name}_walking_d1_152-225")
-        for films in sets:
-            np.testing.assert_array_equal(films.split(split)[0], whole[:75])
-            np.testing.assert_array_equal(films.split(split)[1], whole[151:225])
+        for videos in sets:
+            np.testing.assert_array_equal(videos.split(split)[0], whole[:75])
+            np.testing.assert_array_equal(videos.split(split)[1], whole[151:225])
     assert sets[0].sha256() == sets[1].sha256()
 
     (unpacked / "person22_walking_d1_uncomp.avi").unlink()
@@ -126,7 +126,7 @@ def test_kth_from_zip_files_equals_kth_from_films(tmp_path):
 
 
 @needs_data
-def test_kth_refuses_a_film_shorter_than_its_table(tmp_path):
+def test_kth_refuses_a_video_shorter_than_its_table(tmp_path):
     line = "person01_walking_d1\t\tframes\t1-75, 152-225, 325-400, 480-{}\n"
     shutil.copy(WALKING, tmp_path)
     (tmp_path / "00sequences.txt").write_text(line.format(558), encoding="utf-8")

@@ -86,7 +86,7 @@ def test_windows_are_the_samples_scaled(sample):
 
 @needs_data
 def test_sample_has_the_entropy_of_speech(sample):
-    """Independent N(0, 1): 1,545.7 nats a step for the whole corpus (spec 1.7), near it here."""
+    """Independent N(0, 1): 1,545.7 nats a step for the whole corpus, near it here."""
     xs = sample.scaling(sample.test.values.astype(np.float64))
     nats = 100 * (np.log(2 * np.pi) + (xs**2).mean()) - 200 * np.log(sample.family.width)
     # The spread of twelve speakers is 566 and not 548 (+6 nats); two are softer (-23).

@@ -45,7 +45,7 @@ def test_weizmann_is_nine_people_with_ten_actions(people):
 
 
 @needs_data
-def test_weizmann_refuses_other_films_and_missing_people(tmp_path):
+def test_weizmann_refuses_other_videos_and_missing_people(tmp_path):
     for person in PEOPLE["train"] + PEOPLE["valid"]:
         shutil.copy(WEIZMANN / f"{person}_run.avi", tmp_path)
     refuses(lambda: weizmann(tmp_path), FileNotFoundError, str(tmp_path), "moshe, shahar")

@@ -12,14 +12,14 @@ from lzma import LZMAError
 from pathlib import Path
 from typing import IO, NamedTuple
 
-# A film or a sound shrinks little, text ten times; a bomb, up to a thousand.
+# A video or a sound shrinks little, text ten times; a bomb, up to a thousand.
 MOST_TIMES, MOST_AT_LEAST = 100, 16 << 20
 MOST_MEMBERS = 100_000
 CHUNK = 1 << 20
 
 
 class Member(NamedTuple):
-    """A file in an archive: its name, the size that the archive announces, how to read it."""
+    """A file in an archive: its name, the size that the archive announces, and how to read it."""
 
     name: str
     size: int
@@ -34,7 +34,7 @@ def is_archive(path: Path) -> bool:
 def unpack(
     archive: Path, folder: Path, place: Callable[[str], str | None] = lambda name: name
 ) -> list[Path]:
-    """The files of a zip or tar file, written into `folder`; all of them or none.
+    """Write the files of a zip or tar file into `folder`; all of them or none.
 
     `place` says from a member's name what the file is to be called in `folder`, or None for
     one to be left out. Refused, before anything is written: names that lead out of the folder,
@@ -83,7 +83,7 @@ _BROKEN = (
 
 @contextmanager
 def _opened(archive: Path) -> Iterator[Iterator[Member]]:
-    """The members that are files, one after another; links and devices are refused."""
+    """Open an archive and give its members that are files; links and devices are refused."""
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as file:
             yield (_of_zip(archive, file, info) for info in file.infolist() if not info.is_dir())
@@ -114,7 +114,7 @@ def _of_tar(archive: Path, file: tarfile.TarFile, info: tarfile.TarInfo) -> Memb
 def _placed(
     archive: Path, folder: Path, members: Iterable[Member], place: Callable[[str], str | None]
 ) -> list[tuple[Member, str]]:
-    """The members to be written and their names; every member is looked at, written or not."""
+    """The members to be written and their names; every member is checked, written or not."""
     weight = archive.stat().st_size
     most = max(MOST_TIMES * weight, MOST_AT_LEAST)
     placed: list[tuple[Member, str]] = []
@@ -137,7 +137,7 @@ def _placed(
 
 
 def require_space(folder: Path, size: int) -> None:
-    """An error if the disk has less than `size` bytes free where `folder` is or will be."""
+    """Raise an error if the disk of `folder` has less than `size` bytes free."""
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     free = shutil.disk_usage(there).free
     if size > free:
@@ -157,7 +157,7 @@ def _require_inside(archive: Path, name: str) -> None:
 
 
 def _copy(source: IO[bytes], target: IO[bytes], size: int) -> None:
-    """At most what was announced, and all of it: the announcement was checked, not the bytes."""
+    """Copy what was announced, no more and no less: the announcement was checked, not the bytes."""
     got = 0
     while chunk := source.read(min(CHUNK, size - got + 1)):
         got += len(chunk)

@@ -1,4 +1,4 @@
-"""Stochastic moving digits: bouncing handwritten digits whose bounces cannot be foretold."""
+"""Stochastic moving digits: handwritten digits that leave each wall in a random direction."""
 
 import numpy as np
 
@@ -21,7 +21,7 @@ def moving_digits(
     num_digits: int = 2,
     seed: int = 0,
 ) -> Dataset:
-    """Films of digits that fly straight on and leave each wall with a new direction and speed.
+    """Simulate videos of digits that fly straight and leave walls in a new direction and speed.
 
     The 1,797 handwritten digits of scikit-learn, enlarged, black or white; where they cross,
     white wins. Each split has digits of its own, and depends on nothing but its own count, the
@@ -80,14 +80,14 @@ def _paths(
 
 
 def _velocities(shape: tuple[int, ...], size: int, generator: np.random.Generator) -> np.ndarray:
-    """Any direction; 2 to 5 pixels a step in an image of 64."""
+    """Random velocities in any direction, of 2 to 5 pixels a step in an image of 64."""
     angle = generator.uniform(0.0, 2 * np.pi, shape)
     speed = generator.uniform(2.0, 5.0, shape) * (size / 64)
     return np.stack([speed * np.cos(angle), speed * np.sin(angle)], -1)
 
 
 def _drawn(glyphs: np.ndarray, paths: np.ndarray, size: int) -> np.ndarray:
-    """Each glyph (sequence, digit, height, width) at each place: bytes (frame, size, size)."""
+    """Draw each glyph (sequence, digit, height, width) at its places: bytes (frame, size, size)."""
     num_steps, num_sequences, num_digits, _ = paths.shape
     frames = np.zeros((num_sequences * num_steps, size, size), np.uint8)
     # A view that has at (frame, y, x) the square whose upper left corner is there.

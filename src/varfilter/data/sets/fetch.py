@@ -31,7 +31,7 @@ def fetch(
     again: bool = False,
     progress: Progress | None = None,
 ) -> Path:
-    """Get the data set of a name into the data folder (or `folder`); returns where it lies.
+    """Get the data set of a name into the data folder (or `folder`), and return where it lies.
 
     If it is there already it is only checked; `again` replaces what is there. An interrupted
     fetch goes on where it stopped. What does not hold what it should is deleted again; a warning
@@ -50,7 +50,7 @@ def fetch(
     if entry.needs:
         # To check it, and at once: not after an hour of download.
         require_library(entry.needs[0], extra=entry.needs[1])
-    mirrors = (mirror, *_lying(entry, mirror))
+    mirrors = (mirror, *_places_in(entry, mirror))
     sources = [_at_mirror(entry, items, at) for at in mirrors for items in entry.sources]
     # A set that lies there as it would here is copied, if its content tells that it is the one.
     copies = mirrors[1:] if entry.expected.sha256 else ()
@@ -83,7 +83,7 @@ def fetch(
 
 
 def _checked(entry: Entry, found: Path, folder: Path) -> Path:
-    """Of a set that is there: an error if it is another or damaged."""
+    """The path of a set that is there; an error if it is another set or damaged."""
     options: dict[str, Any] = {}
     if entry.is_large and os.access(folder, os.W_OK):
         options["cache"] = folder / "decoded"
@@ -104,7 +104,7 @@ def _require_good(entry: Entry, dataset: Dataset, path: Path) -> None:
 
 
 def _from_copy(entry: Entry, source: Path, folder: Path, scratch: Path) -> Path:
-    """From somebody's data folder."""
+    """Copy a set from somebody's data folder."""
     scratch.mkdir(parents=True)
     try:
         made = scratch / source.name
@@ -122,7 +122,7 @@ def _from_copy(entry: Entry, source: Path, folder: Path, scratch: Path) -> Path:
 def _from_source(
     entry: Entry, items: tuple[Item, ...], folder: Path, scratch: Path, progress: Progress | None
 ) -> Path:
-    """Downloads stay in `scratch` if the network fails, and go if they prove wrong."""
+    """Download a set; files stay in `scratch` if the network fails, and go if they prove wrong."""
     files = scratch / "files"
     origins = {
         files / item.name: _shown(
@@ -151,7 +151,7 @@ def _from_source(
 
 
 def _arranged(items: tuple[Item, ...], files: Path, unpacked: Path) -> Path:
-    """The folder that holds what the set consists of."""
+    """The folder with what the set consists of, unpacked if it came in archives."""
     if not any(item.place for item in items):
         return files
     for item in items:
@@ -164,7 +164,7 @@ def _arranged(items: tuple[Item, ...], files: Path, unpacked: Path) -> Path:
 
 
 def _put(entry: Entry, made: Path, folder: Path, scratch: Path) -> Path:
-    """Checked, and then moved to its place in one step."""
+    """Check a set, and only then move it to its place in one step."""
     target = folder / entry.places[0]
     target = target.with_name(made.name) if made.is_file() else target
     options: dict[str, Any] = {"cache": scratch / "decoded"} if entry.is_large else {}
@@ -177,14 +177,14 @@ def _put(entry: Entry, made: Path, folder: Path, scratch: Path) -> Path:
         else:
             path.unlink(missing_ok=True)
     os.replace(made, target)
-    for kept in (scratch / "decoded").glob("*"):
+    for decoded in (scratch / "decoded").glob("*"):
         (folder / "decoded").mkdir(exist_ok=True)
-        os.replace(kept, folder / "decoded" / kept.name)
+        os.replace(decoded, folder / "decoded" / decoded.name)
     return target
 
 
-def _lying(entry: Entry, mirror: str | Path | None) -> tuple[Path, ...]:
-    """Where the set lies as in a data folder, if `mirror` is one, or a folder in it, or it."""
+def _places_in(entry: Entry, mirror: str | Path | None) -> tuple[Path, ...]:
+    """Where the set lies, if `mirror` is a data folder, a folder of one, or the set itself."""
     if mirror is None or (place := _local(mirror)) is None:
         return ()
     candidates = [place / there for there in entry.places]
@@ -195,7 +195,7 @@ def _lying(entry: Entry, mirror: str | Path | None) -> tuple[Path, ...]:
 
 
 def _local(mirror: str | Path) -> Path | None:
-    """The path, if it is one of this disk."""
+    """The path that a mirror is on this disk; None if it is an address in the network."""
     text = str(mirror)
     if "://" not in text:
         return Path(text).expanduser()
@@ -204,6 +204,7 @@ def _local(mirror: str | Path) -> Path | None:
 
 
 def _shown(url: str) -> str:
+    """An address as people write it: a path if it is one of this disk."""
     return str(_local(url) or url)
 
 
@@ -232,14 +233,14 @@ def _at_mirror(
 
 
 def _titles(item: Item) -> list[str]:
-    """What the file may be called: as at its address, or as here."""
+    """The names that a file may have: as at its address, or as here."""
     at_home = (unquote(url.rsplit("/", 1)[-1]) for url in item.urls)
     return list(dict.fromkeys([*at_home, item.name]))
 
 
 @contextmanager
 def _alone(entry: Entry, folder: Path) -> Iterator[Path]:
-    """A place to work in that no other fetch of this set uses; gone if nothing is worth keeping."""
+    """A folder to work in that no other fetch of this set uses; removed at the end if empty."""
     work = folder / ".fetch"
     made = [path for path in (folder, *folder.absolute().parents) if not path.exists()]
     try:
@@ -272,7 +273,7 @@ def _alone(entry: Entry, folder: Path) -> Iterator[Path]:
 
 
 def _locked(file: IO[str], lock: Path) -> bool:
-    """Whether the lock is ours; the system takes it back when the process ends, however it ends."""
+    """Whether this process has the lock now; the system frees it however the process ends."""
     try:
         if sys.platform == "win32":
             import msvcrt

@@ -1,4 +1,4 @@
-"""KTH Actions: the table of its sub-sequences, and the set from its zip files or unpacked films."""
+"""KTH Actions: the table of its sub-sequences, and its videos in zip files or unpacked."""
 
 import io
 import re
@@ -13,7 +13,7 @@ from varfilter._arguments import require_positive
 from varfilter.data.dataset import SPLITS, Dataset
 from varfilter.data.recordings import Recording
 from varfilter.data.sets.registry import KTH_ACTIONS, KTH_TABLE
-from varfilter.data.video import Frames, decode_video, existing_folder, film_dataset
+from varfilter.data.video import Frames, decode_video, existing_folder, video_dataset
 
 ACTIONS = tuple(KTH_ACTIONS)
 PERSONS = {
@@ -24,7 +24,7 @@ PERSONS = {
 
 
 class Clip(NamedTuple):
-    """One sub-sequence: frames `start` to `end` of a film, counted from 1, both included."""
+    """One sub-sequence: frames `start` to `end` of a video, counted from 1, both included."""
 
     person: int
     action: str
@@ -33,25 +33,25 @@ class Clip(NamedTuple):
     end: int
 
     @property
-    def film(self) -> str:
-        """The name of its film, without what the file names add."""
+    def video(self) -> str:
+        """The name of the video that the clip is cut from, without the ending of the file."""
         return f"person{self.person:02}_{self.action}_d{self.scene}"
 
     @property
     def name(self) -> str:
-        """The film and the frames."""
-        return f"{self.film}_{self.start}-{self.end}"
+        """The name of the clip: the video and the frames."""
+        return f"{self.video}_{self.start}-{self.end}"
 
 
 class Source(NamedTuple):
-    """Where a film lies: a file, or a member of a zip file."""
+    """Where a video lies: a file, or a member of a zip file."""
 
     file: Path
     member: str | None = None
 
 
 def kth_table(path: Path | str) -> list[Clip]:
-    """The sub-sequences that `00sequences.txt` lists, film by film, in the order of time.
+    """Read the sub-sequences that `00sequences.txt` lists, video by video, in the order of time.
 
     Seven lines of the table overlap by a slip; there a sub-sequence begins at the frame after
     the end of the one before, so that no frame is in two of them.
@@ -79,9 +79,9 @@ def kth(
     actions: Sequence[str] = ACTIONS,
     cache: Path | str | None = None,
 ) -> Dataset:
-    """KTH Actions in the usual split by persons, from a folder with the table and the films.
+    """Read KTH Actions, in the usual split by persons, from a folder with the table and videos.
 
-    The films lie in the zip files as they come (walking.zip, ...) or unpacked, in any folder
+    The videos lie in the zip files as they come (walking.zip, ...) or unpacked, in any folder
     below. `stretch` as the paper's code did, see `read_video`; `actions` for a part of the set;
     `cache` as in `video_folder`. A sub-sequence has all frames of the table, the last one too,
     which the paper's code left out.
@@ -92,43 +92,43 @@ def kth(
         raise ValueError(f"`actions` must be of {', '.join(ACTIONS)}; got {unknown[0]!r}.")
     table = [clip for clip in kth_table(folder / KTH_TABLE) if clip.action in actions]
     sources = _sources(folder)
-    if missing := [name for name in dict.fromkeys(c.film for c in table) if name not in sources]:
+    if missing := [name for name in dict.fromkeys(c.video for c in table) if name not in sources]:
         raise FileNotFoundError(
-            f"`folder` must hold all films of KTH, in zip files or unpacked; in {folder}"
+            f"`folder` must hold all videos of KTH, in zip files or unpacked; in {folder}"
             f" {len(missing)} are missing, the first is {missing[0]}."
-            " For some of the actions give `actions`, for a few films use `kth_sample`."
+            " For some of the actions give `actions`, for a few videos use `kth_sample`."
         )
-    films = {
+    videos = {
         split: [
-            _film(sources[name], list(clips), size, stretch)
-            for name, clips in groupby(table, lambda clip: clip.film)
+            _recording(sources[name], list(clips), size, stretch)
+            for name, clips in groupby(table, lambda clip: clip.video)
             if _person(name) in PERSONS[split]
         ]
         for split in SPLITS
     }
-    return film_dataset("kth", films, size, stretch=stretch, cache=cache)
+    return video_dataset("kth", videos, size, stretch=stretch, cache=cache)
 
 
 def kth_sample(folder: Path | str, *, size: int = 64, stretch: bool = False) -> Dataset:
-    """A few films of KTH, of any person, for trying things out.
+    """Read a few videos of KTH, of any person, for trying things out.
 
-    One person cannot be split: of the sub-sequences of each film the third is for validation
+    One person cannot be split: of the sub-sequences of each video the third is for validation
     and the fourth for test, so that scores on it say nothing about other persons.
     """
     folder = existing_folder(folder)
     require_positive("size", size)
     sources = _sources(folder)
-    films: dict[str, list[Recording]] = {split: [] for split in SPLITS}
-    for name, group in groupby(kth_table(folder / KTH_TABLE), lambda clip: clip.film):
+    videos: dict[str, list[Recording]] = {split: [] for split in SPLITS}
+    for name, group in groupby(kth_table(folder / KTH_TABLE), lambda clip: clip.video):
         clips = list(group)
         for split, part in zip(SPLITS, (clips[:2], clips[2:3], clips[3:]), strict=True):
             if name in sources and part:
-                films[split].append(_film(sources[name], part, size, stretch))
-    if not films["train"]:
+                videos[split].append(_recording(sources[name], part, size, stretch))
+    if not videos["train"]:
         raise FileNotFoundError(
-            f"`folder` must hold films personNN_ACTION_dN_uncomp.avi; found none in {folder}."
+            f"`folder` must hold videos personNN_ACTION_dN_uncomp.avi; found none in {folder}."
         )
-    return film_dataset("kth-sample", films, size, stretch=stretch)
+    return video_dataset("kth-sample", videos, size, stretch=stretch)
 
 
 def _clips(line: str, place: str) -> list[Clip]:
@@ -155,7 +155,7 @@ def _clips(line: str, place: str) -> list[Clip]:
 
 
 def _sources(folder: Path) -> dict[str, Source]:
-    """Where each film lies, by its name; an unpacked film comes before one in a zip file."""
+    """Where each video lies, by its name; an unpacked one comes before one in a zip file."""
     sources: dict[str, Source] = {}
     for file in sorted(folder.glob("*.zip")):
         try:
@@ -164,49 +164,49 @@ def _sources(folder: Path) -> dict[str, Source]:
         except zipfile.BadZipFile as error:
             raise ValueError(f"{file} is not a whole zip file ({error}). Copy it again.") from None
         for member in members:
-            if name := _film_name(member):
+            if name := _video_name(member):
                 sources[name] = Source(file, member)
     for file in sorted(folder.rglob("*.avi")):
-        if name := _film_name(file.name):
+        if name := _video_name(file.name):
             sources[name] = Source(file)
     return sources
 
 
-def _film_name(path: str) -> str | None:
+def _video_name(path: str) -> str | None:
     found = re.search(r"(?:^|/)(person\d\d_[a-z]+_d\d)(?:_uncomp)?\.avi$", path)
     return found[1] if found else None
 
 
-def _person(film: str) -> int:
-    return int(film[len("person") :][:2])
+def _person(video: str) -> int:
+    return int(video[len("person") :][:2])
 
 
-def _film(source: Source, clips: list[Clip], size: int, stretch: bool) -> Recording:
+def _recording(source: Source, clips: list[Clip], size: int, stretch: bool) -> Recording:
     names = tuple(clip.name for clip in clips)
     return Recording((source.file,), names, partial(_cut, source, clips, size, stretch))
 
 
 def _cut(source: Source, clips: list[Clip], size: int, stretch: bool) -> list[Frames]:
-    """Decode a film once and cut its sub-sequences out."""
+    """Decode a video once and cut its sub-sequences out."""
     if source.member is None:
         opened, name = source.file, str(source.file)
     else:
         opened, name = _unpacked(source.file, source.member), f"{source.file}/{source.member}"
-    film = decode_video(opened, name, size, stretch=stretch)
+    video = decode_video(opened, name, size, stretch=stretch)
     for clip in clips:
-        # The table is written by hand: a slip of some frames at the end of a film is passed
-        # over, a film that breaks off is not.
-        if clip.end - len(film.values) > 0.1 * (clip.end - clip.start):
+        # The table is written by hand: a slip of some frames at the end of a video is
+        # passed over, a video that breaks off is not.
+        if clip.end - len(video.values) > 0.1 * (clip.end - clip.start):
             raise ValueError(
-                f"{name} breaks off: it has {len(film.values)} frames, and the table has a"
+                f"{name} breaks off: it has {len(video.values)} frames, and the table has a"
                 f" sub-sequence {clip.start}-{clip.end}. Copy it again."
             )
-    # Copies: a view would hold the whole film in memory.
-    return [Frames(film.values[c.start - 1 : c.end].copy(), film.rate) for c in clips]
+    # Copies: a view would hold the whole video in memory.
+    return [Frames(video.values[c.start - 1 : c.end].copy(), video.rate) for c in clips]
 
 
 def _unpacked(file: Path, member: str) -> io.BytesIO:
-    """In memory: decoders jump about in a file, and a member of a zip file is slow at that."""
+    """Unpack a member of a zip file to memory: decoders jump about, and there it is slow."""
     try:
         with zipfile.ZipFile(file) as archive:
             return io.BytesIO(archive.read(member))

@@ -23,12 +23,12 @@ _SAMPLE = re.compile(r"(?:.*/)?(dr([1-8])-[^/_]+)[/_]([^/_]+)")
 
 
 def timit(folder: Path | str, *, frame_size: int = 200, cache: Path | str | None = None) -> Dataset:
-    """The whole corpus, from a folder somewhere in which TRAIN and TEST lie as LDC gives them.
+    """Read the whole corpus from a folder in which TRAIN and TEST lie somewhere, as from LDC.
 
     TRAIN|TEST/DRn/SPEAKER/SENTENCE.WAV in any letter case, SPHERE or plain WAV. The split is
     that of `timit_split`; speakers of the training part are in the validation part too, those
-    of the test part in no other. `check_timit` says whether it is all there. `cache` as in
-    `audio_folder`.
+    of the test part in no other. `check_timit` says whether it is all there. `cache` is as
+    in `audio_folder`.
     """
     paths = _sentences(Path(folder))
     train, valid = timit_split([key for key in paths if key.startswith("TRAIN")])
@@ -43,7 +43,7 @@ def timit(folder: Path | str, *, frame_size: int = 200, cache: Path | str | None
 
 
 def timit_split(sentences: Sequence[str]) -> tuple[list[str], list[str]]:
-    """(train, valid) of the official training part: sorted, shuffled, the first 5% validation.
+    """Split the official training part, sorted and shuffled; the first 5% are for validation.
 
     The papers' programs ran `random.seed(1234); random.shuffle(files)` in Python 2, on the
     files in the order of the directory (Marino et al. 2018) or sorted (FIVO): the latter, which
@@ -85,7 +85,7 @@ def check_timit(dataset: Dataset) -> Judgement:
 
 
 def timit_sample(folder: Path | str, *, frame_size: int = 200) -> Dataset:
-    """The 160 sentences of 16 speakers that NLTK distributes, as FLAC or WAV.
+    """Read the 160 sentences of 16 speakers that NLTK distributes, as FLAC or WAV.
 
     The files are named drN-SPEAKER_SENTENCE, or lie in folders drN-SPEAKER. No speaker is in
     two splits: region 7 is for validation, 8 for testing. All come from the training part of
@@ -111,7 +111,7 @@ def timit_sample(folder: Path | str, *, frame_size: int = 200) -> Dataset:
 
 
 def _sentences(folder: Path) -> dict[str, Path]:
-    """{"TRAIN/DR1/FCJF0/SA1": its file}; at least one for either part."""
+    """The files of the sentences, as {"TRAIN/DR1/FCJF0/SA1": path}; some for either part."""
     found: dict[str, Path] = {}
     for path in sound_files(folder):
         match = _SENTENCE.fullmatch(path.relative_to(folder).as_posix().upper())
@@ -137,7 +137,7 @@ def _sentences(folder: Path) -> dict[str, Path]:
 
 
 def _name(key: str) -> str:
-    """As the files of the sample are named: dr1-fcjf0_sa1."""
+    """The name of a sentence, as the files of the sample have it: dr1-fcjf0_sa1."""
     _, region, speaker, sentence = key.lower().split("/")
     return f"{region}-{speaker}_{sentence}"
 

@@ -32,7 +32,7 @@ Progress = Callable[[str, int, int | None], None]
 def download(
     urls: Sequence[str], target: Path, *, digest: str = "", progress: Progress | None = None
 ) -> str:
-    """The file at the first of the http, https or file addresses that gives it, at `target`.
+    """Download a file to `target` from the first of the http, https or file addresses that has it.
 
     Returns that address, or the first where it is there already.
 
@@ -61,7 +61,7 @@ def download(
 
 
 def file_digest(path: Path, algorithm: str) -> str:
-    """Of a file's bytes, in hexadecimal."""
+    """The digest of a file's bytes, in hexadecimal."""
     with path.open("rb") as file:
         made = hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False))
     return made.hexdigest()
@@ -69,7 +69,7 @@ def file_digest(path: Path, algorithm: str) -> str:
 
 @dataclass(frozen=True)
 class _Origin:
-    """What tells whether a file at an address is still the one of which a part is here."""
+    """What tells whether the file at an address is still the one of which a part is here."""
 
     url: str
     etag: str | None
@@ -116,14 +116,14 @@ def _attempts(url: str, target: Path, progress: Progress | None) -> None:
                 return _transfer(url, target, progress)
         except (_Passing, _Changed) as error:
             problem = error
-    kept = " What has come is kept: the next fetch goes on from there."
+    hint = " What has come is kept: the next fetch goes on from there."
     raise ConnectionError(
-        f"{url} failed {NUM_ATTEMPTS} times ({problem})." + kept * _part(target).is_file()
+        f"{url} failed {NUM_ATTEMPTS} times ({problem})." + hint * _part(target).is_file()
     ) from None
 
 
 def _transfer(url: str, target: Path, progress: Progress | None) -> None:
-    """One request: the rest of the part that is here, or all; an exception if it breaks off."""
+    """Ask once for the rest of the part that is here, or for all; an error if it breaks off."""
     part, known = _part(target), _known(target)
     begin = part.stat().st_size if known and known.url == url and part.is_file() else 0
     if known and begin and begin == known.total:
@@ -226,7 +226,7 @@ def _copy(source: Path, target: Path, progress: Progress | None) -> None:
 
 
 def _require_digest(url: str, target: Path, digest: str) -> None:
-    """A file that is not the expected one is deleted: going on from it would not mend it."""
+    """Delete a file that is not the expected one: continuing it would not mend it."""
     if not digest:
         return
     algorithm, _, expected = digest.partition(":")

@@ -6,7 +6,7 @@ from pathlib import Path
 from varfilter._arguments import require_positive
 from varfilter.data.dataset import SPLITS, Dataset
 from varfilter.data.recordings import Recording
-from varfilter.data.video import Frames, decode_video, existing_folder, film_dataset
+from varfilter.data.video import Frames, decode_video, existing_folder, video_dataset
 
 # In the order of their names: the first six learn, the last two test.
 PEOPLE = {
@@ -19,9 +19,10 @@ PEOPLE = {
 def weizmann(
     folder: Path | str, size: int = 64, *, color: bool = False, cache: Path | str | None = None
 ) -> Dataset:
-    """The clips PERSON_ACTION.avi of a folder, with people held out: `PEOPLE` says whom.
+    """Read the clips PERSON_ACTION.avi of a folder, with people held out: `PEOPLE` says whom.
 
-    There are 90 clips and 5,855 frames of 180x144 at 25 a second. `cache` as in `video_folder`.
+    There are 90 clips and 5,855 frames of 180x144 at 25 a second. `cache` is as in
+    `video_folder`.
     """
     folder = existing_folder(folder)
     require_positive("size", size)
@@ -31,7 +32,7 @@ def weizmann(
         if person not in clips or not action:
             raise ValueError(
                 f"{file} is not a clip of Weizmann: their names are PERSON_ACTION.avi, with one of"
-                f" {', '.join(clips)}. For other films use `video_folder`."
+                f" {', '.join(clips)}. For other videos use `video_folder`."
             )
         clips[person].append(file)
     if missing := [person for person, files in clips.items() if not files]:
@@ -39,7 +40,7 @@ def weizmann(
             f"`folder` must hold clips PERSON_ACTION.avi of nine people; in {folder} there are"
             f" none of {', '.join(missing)}."
         )
-    films = {
+    videos = {
         split: [
             Recording((file,), (file.stem,), partial(_whole, file, size, color))
             for person in PEOPLE[split]
@@ -47,7 +48,7 @@ def weizmann(
         ]
         for split in SPLITS
     }
-    return film_dataset("weizmann", films, size, color=color, cache=cache)
+    return video_dataset("weizmann", videos, size, color=color, cache=cache)
 
 
 def _whole(file: Path, size: int, color: bool) -> list[Frames]:
