@@ -51,7 +51,7 @@ from varfilter.data import (
 from varfilter.data.rolls import read_rolls
 from varfilter.data.sets.timit import timit_sample
 from varfilter.data.sets.weizmann import weizmann
-from varfilter.data.tables.read import table
+from varfilter.data.tables.read import read_table
 
 ROOT = Path(__file__).parent.parent
 DATA = Path(os.environ.get("VARFILTER_DATA", ROOT.parent / "shared" / "data"))
@@ -228,7 +228,7 @@ def sensors() -> Dataset:
     random = np.random.default_rng(0)
     values = np.cumsum(random.normal(size=(100, 1000, 8)), axis=1)
     values[random.random(values.shape) < 0.05] = np.nan
-    return table(values).dataset
+    return read_table(values)
 
 
 def table_update(*, quick: bool) -> float:
