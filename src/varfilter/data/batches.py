@@ -171,7 +171,7 @@ def consecutive_windows(
         for begin in range(0, steps, num_steps)
         if steps - begin >= min(num_steps, 2)
     ]
-    return _Pieces(dataset, split, pieces, num_steps, batch_size)
+    return _ConsecutiveWindows(dataset, split, pieces, num_steps, batch_size)
 
 
 def whole_sequences(
@@ -231,7 +231,7 @@ def prefetched(
     return _batches(windows, key, int(first_step), part, num_workers, num_ahead)
 
 
-class _Pieces(Sequence[Batch]):
+class _ConsecutiveWindows(Sequence[Batch]):
     """Pieces of `num_steps` steps, each of (sequence, first step): a set is not scaled whole."""
 
     def __init__(

@@ -50,12 +50,6 @@ def read_rolls(path: str | Path, name: str | None = None) -> Dataset:
     )
 
 
-def pitch_range(ragged: Ragged) -> dict[str, list[int]]:
-    """The lowest and the highest MIDI note of some rolls, {"pitches": [21, 108]}; {} in silence."""
-    keys = np.flatnonzero(ragged.values.any(axis=0)) + LOWEST
-    return {"pitches": [int(keys[0]), int(keys[-1])]} if keys.size else {}
-
-
 def _reader(path: Path) -> Any:
     """What reads a file, told by its first bytes, which do not lie, or else by its ending."""
     with open(path, "rb") as file:
@@ -203,8 +197,8 @@ def read_plain_pickle(path: str | Path) -> Any:
     NumPy's numbers become Python's.
     """
     try:
-        with open(path, "rb") as file, _no_collection():
-            return _Plain(file).load()
+        with open(path, "rb") as file, _without_garbage_collection():
+            return _PlainUnpickler(file).load()
     except FileNotFoundError:
         raise FileNotFoundError(f"`path` is {str(path)!r}: there is no such file.") from None
     except _Refused as refused:
@@ -222,7 +216,7 @@ def read_plain_pickle(path: str | Path) -> Any:
 
 
 @contextlib.contextmanager
-def _no_collection() -> Iterator[None]:
+def _without_garbage_collection() -> Iterator[None]:
     """Pause garbage collection: a million new tuples hold no cycles, and to search takes long."""
     was_enabled = gc.isenabled()
     gc.disable()
@@ -237,7 +231,7 @@ class _Refused(Exception):
     """What a pickle asked for and is not given."""
 
 
-class _Plain(pickle.Unpickler):
+class _PlainUnpickler(pickle.Unpickler):
     """The standard reader of pickles, for which the world has three functions."""
 
     def __init__(self, file: Any):

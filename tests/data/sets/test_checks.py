@@ -8,7 +8,6 @@ import pytest
 from real_data import DATA, needs_data
 from refusals import as_users_run_it  # noqa: F401
 from varfilter.data import Dataset, Family, Ragged
-from varfilter.data.rolls import pitch_range
 from varfilter.data.sets.checks import describe, judge, without_steps
 from varfilter.data.sets.registry import CATALOGUE, read_set
 from varfilter.distributions import Bernoulli, Normal
@@ -38,12 +37,14 @@ def test_the_medium_adds_its_own_numbers():
     rolls = np.zeros((4, 88), np.uint8)
     rolls[1, 10] = rolls[2, [20, 40]] = 1
     music = dataset(rolls, [4], family=Family(Bernoulli))
-    assert "pitches" not in describe(music)["splits"]["train"]
-    shown = describe(music, pitch_range)["splits"]["train"]
-    assert shown["pitches"] == [31, 61]
-    assert shown["ones_per_step"] == 0.75
-    silence = describe(dataset(np.zeros((4, 88), np.uint8), [4]), pitch_range)
-    assert "pitches" not in silence["splits"]["train"]
+
+    def keys(ragged):
+        return {"keys": np.flatnonzero(ragged.values.any(axis=0)).tolist()}
+
+    shown = describe(music, keys)["splits"]
+    assert [numbers.pop("keys") for numbers in shown.values()] == [[10, 20, 40]] * 3
+    assert shown == describe(music)["splits"]
+    assert shown["train"]["ones_per_step"] == 0.75
 
 
 @needs_data

@@ -55,9 +55,9 @@ def fetch(
     # A set that lies there as it would here is copied, if its content tells that it is the one.
     copies = mirrors[1:] if entry.expected.sha256 else ()
     if not any(sources) and not copies:
-        names = " or ".join(", ".join(_titles(i)[0] for i in items) for items in entry.sources)
+        names = " or ".join(", ".join(_file_names(i)[0] for i in items) for items in entry.sources)
         raise FileNotFoundError(f"`mirror` is {str(mirror)!r}: it does not hold {names}.")
-    with _alone(entry, folder) as scratch:
+    with _locked_folder(entry, folder) as scratch:
         # By another process, just before we had the lock.
         if not again and (found := locate(entry, folder)):
             return found
@@ -112,7 +112,7 @@ def _from_copy(entry: Entry, source: Path, folder: Path, scratch: Path) -> Path:
             shutil.copytree(source, made, ignore=shutil.ignore_patterns(".*"))
         else:
             shutil.copyfile(source, made)
-        return _put(entry, made, folder, scratch)
+        return _install(entry, made, folder, scratch)
     except (ValueError, FileNotFoundError) as error:
         raise type(error)(str(error).replace(str(scratch / source.name), str(source))) from None
     finally:
@@ -125,17 +125,17 @@ def _from_source(
     """Download a set; files stay in `scratch` if the network fails, and go if they prove wrong."""
     files = scratch / "files"
     origins = {
-        files / item.name: _shown(
+        files / item.name: _as_written(
             download(item.urls, files / item.name, digest=item.digest, progress=progress)
         )
         for item in items
     }
     try:
         with tempfile.TemporaryDirectory(dir=scratch, prefix="unpacked-") as unpacked:
-            made = _arranged(items, files, Path(unpacked))
+            made = _unpacked(items, files, Path(unpacked))
             if Path(entry.places[0]).suffix:  # It is a file, not a folder of them.
                 made /= items[0].name
-            return _put(entry, made, folder, scratch)
+            return _install(entry, made, folder, scratch)
     except (ValueError, FileNotFoundError) as error:
         shutil.rmtree(scratch)
         # The user knows the files by where they come from, not by where they were for a moment.
@@ -150,7 +150,7 @@ def _from_source(
         raise type(error)(message) from None
 
 
-def _arranged(items: tuple[Item, ...], files: Path, unpacked: Path) -> Path:
+def _unpacked(items: tuple[Item, ...], files: Path, unpacked: Path) -> Path:
     """The folder with what the set consists of, unpacked if it came in archives."""
     if not any(item.place for item in items):
         return files
@@ -163,7 +163,7 @@ def _arranged(items: tuple[Item, ...], files: Path, unpacked: Path) -> Path:
     return unpacked / "set"
 
 
-def _put(entry: Entry, made: Path, folder: Path, scratch: Path) -> Path:
+def _install(entry: Entry, made: Path, folder: Path, scratch: Path) -> Path:
     """Check a set, and only then move it to its place in one step."""
     target = folder / entry.places[0]
     target = target.with_name(made.name) if made.is_file() else target
@@ -203,7 +203,7 @@ def _local(mirror: str | Path) -> Path | None:
     return Path(url2pathname(parts.path)) if parts.scheme == "file" else None
 
 
-def _shown(url: str) -> str:
+def _as_written(url: str) -> str:
     """An address as people write it: a path if it is one of this disk."""
     return str(_local(url) or url)
 
@@ -217,10 +217,10 @@ def _at_mirror(
     place = _local(mirror)
     if place is None:
         base = str(mirror).rstrip("/")
-        places = [[f"{base}/{quote(name)}" for name in _titles(item)] for item in items]
+        places = [[f"{base}/{quote(name)}" for name in _file_names(item)] for item in items]
     else:
         is_it = place.is_file() and place.suffix == Path(items[0].name).suffix and len(items) == 1
-        paths = [[place] if is_it else [place / name for name in _titles(i)] for i in items]
+        paths = [[place] if is_it else [place / name for name in _file_names(i)] for i in items]
         places = [[p.resolve().as_uri() for p in some if p.is_file()] for some in paths]
         if not all(places):
             return ()
@@ -232,14 +232,14 @@ def _at_mirror(
     )
 
 
-def _titles(item: Item) -> list[str]:
+def _file_names(item: Item) -> list[str]:
     """The names that a file may have: as at its address, or as here."""
     at_home = (unquote(url.rsplit("/", 1)[-1]) for url in item.urls)
     return list(dict.fromkeys([*at_home, item.name]))
 
 
 @contextmanager
-def _alone(entry: Entry, folder: Path) -> Iterator[Path]:
+def _locked_folder(entry: Entry, folder: Path) -> Iterator[Path]:
     """A folder to work in that no other fetch of this set uses; removed at the end if empty."""
     work = folder / ".fetch"
     made = [path for path in (folder, *folder.absolute().parents) if not path.exists()]
