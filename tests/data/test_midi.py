@@ -28,9 +28,6 @@ def sets():
     return {name: read_rolls(DATA / "music" / f"{name}.npz") for name in TABLE}
 
 
-# MIDI
-
-
 def random_roll(seed, num_steps=40):
     """Sparse, with held keys, the outermost keys, and silence at both ends."""
     rng = np.random.default_rng(seed)

@@ -8,8 +8,6 @@ from varfilter.data import (
     Ragged,
 )
 
-# Ragged sequences
-
 
 def test_ragged_gives_its_sequences():
     arrays = [np.arange(n * 2).reshape(n, 2) + 100 * n for n in (3, 1, 4, 2)]

@@ -6,8 +6,6 @@ from refusals import as_users_run_it, refuses  # noqa: F401
 from varfilter.data.dataset import SPLITS
 from varfilter.data.splits import split_by_sequence
 
-# Splits
-
 
 def test_splits_are_whole_disjoint_and_never_empty():
     for num in (3, 4, 5, 9, 10, 17, 100, 1234):

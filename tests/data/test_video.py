@@ -21,9 +21,6 @@ def test_stretch_of_a_frame_of_one_colour_is_black():
     np.testing.assert_array_equal(stretched(np.full((3, 4), 77, np.uint8)), 0)
 
 
-# The user's own videos
-
-
 def test_a_folder_of_videos(tmp_path):
     videos = {}
     for number in range(10):

@@ -10,8 +10,6 @@ from varfilter.data.dataset import SPLITS
 from varfilter.data.sets.digits import moving_digits
 from varfilter.distributions import Bernoulli
 
-# Moving digits
-
 
 @pytest.fixture(scope="module")
 def digits():

@@ -19,9 +19,6 @@ KTH = DATA / "video" / "kth_sample"
 WALKING = KTH / "person01_walking_d1_uncomp.avi"
 
 
-# KTH
-
-
 @pytest.fixture(scope="module")
 def table():
     return kth_table(KTH / "00sequences.txt")

@@ -15,9 +15,6 @@ from varfilter.data.video import read_video
 WEIZMANN = DATA / "video" / "weizmann"
 
 
-# Weizmann
-
-
 @pytest.fixture(scope="module")
 def people():
     return weizmann(WEIZMANN, 16)
