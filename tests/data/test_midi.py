@@ -14,19 +14,6 @@ from varfilter.data.midi import midi_folder, read_midi, write_midi
 from varfilter.data.rolls import read_rolls
 from varfilter.distributions import Bernoulli
 
-# Songs and steps of train, valid, test; lowest and highest pitch of all; notes a step in train.
-TABLE = {
-    "jsb_chorales": ((229, 76, 77), (13807, 4602, 4725), (43, 96), 3.90),
-    "nottingham": ((694, 173, 170), (176561, 45513, 44463), (31, 93), 3.96),
-    "piano_midi_de": ((87, 12, 25), (75911, 8540, 19036), (21, 108), 3.04),
-    "musedata": ((524, 135, 124), (245202, 82755, 64339), (21, 105), 3.49),
-}
-
-
-@pytest.fixture(scope="module")
-def sets():
-    return {name: read_rolls(DATA / "music" / f"{name}.npz") for name in TABLE}
-
 
 def random_roll(seed, num_steps=40):
     """Sparse, with held keys, the outermost keys, and silence at both ends."""
@@ -81,7 +68,9 @@ def test_midi_round_trip(tmp_path, seconds):
 
 
 @needs_data
-def test_real_songs_survive_midi(sets, tmp_path):
+def test_real_songs_survive_midi(tmp_path):
+    names = ("musedata", "jsb_chorales", "piano_midi_de")
+    sets = {name: read_rolls(DATA / "music" / f"{name}.npz") for name in names}
     longest = sets["musedata"].test[int(sets["musedata"].test.lengths.argmax())]
     assert len(longest) == 4273
     for roll in (longest, sets["jsb_chorales"].train[0], sets["piano_midi_de"].valid[0]):
