@@ -130,7 +130,7 @@ def parts(preset):
             built |= {
                 "encoder": model.encoder,
                 "decoder": model.decoder,
-                "prior": (model.prior_lstm, model.prior_mean, model.prior_log_var),
+                "prior": (model.prior_lstm, model.prior_head),
                 "predictor": (model.predictor, model.predictor_out),
                 "baseline": shapes(vf.SVGPosterior, model),
             }

@@ -57,6 +57,7 @@ class DeepMarkov(AbstractModel):
     decoder: Dense
     head: Any
     initial: Normal
+    latent_size: int = eqx.field(static=True)
 
     def __init__(
         self,
@@ -78,6 +79,7 @@ class DeepMarkov(AbstractModel):
         self.decoder = Dense(latent_size, hidden_size, num_layers, key=key_decoder)
         self.head = head(hidden_size, shape, key=key_head)
         self.initial = Normal(jnp.zeros((latent_size,)), jnp.zeros((latent_size,)))
+        self.latent_size = latent_size
 
     def init(self, x0: Float[Array, " *event"] | None = None) -> Normal:
         """The (learned) prior of the first latent; `x0` is ignored: the chain is Markov in z."""

@@ -38,6 +38,25 @@ class NormalHead(eqx.Module):
         return Normal(mean, self.log_var.reshape(self.shape)).stabilised()
 
 
+class LatentHead(eqx.Module):
+    """N(z; W h + b, exp(V h + c)): the prior or the posterior of z_t, in its safe range.
+
+    It takes a pair of random keys, one for each of its two layers.
+    """
+
+    mean: eqx.nn.Linear
+    log_var: eqx.nn.Linear
+
+    def __init__(self, hidden_size: int, latent_size: int, *, keys: PRNGKeyArray):
+        key_mean, key_log_var = keys
+        self.mean = linear(hidden_size, latent_size, key=key_mean)
+        self.log_var = linear(hidden_size, latent_size, key=key_log_var)
+
+    def __call__(self, hidden: Float[Array, " hidden"]) -> Normal:
+        """The distribution of z given the last hidden layer."""
+        return Normal(self.mean(hidden), self.log_var(hidden)).stabilised()
+
+
 class VaryingNormalHead(eqx.Module):
     """N(W h + b, exp(clip(V h + c))): mean and log-variance both depend on the latent.
 

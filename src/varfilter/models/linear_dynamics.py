@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
@@ -27,6 +28,7 @@ class LinearDynamics(AbstractModel):
     initial: Normal
     decoder: Dense
     head: Any
+    latent_size: int = eqx.field(static=True)
 
     def __init__(
         self,
@@ -51,6 +53,7 @@ class LinearDynamics(AbstractModel):
         self.initial = Normal(jnp.zeros((latent_size,)), jnp.zeros((latent_size,)))
         self.decoder = Dense(latent_size, hidden_size, num_layers, key=key_decoder)
         self.head = head(hidden_size, shape, key=key_head)
+        self.latent_size = latent_size
 
     def init(self, x0: Float[Array, " *event"] | None = None) -> Normal:
         """The (learned) prior of the first latent; `x0` is ignored: the chain is Markov in z."""

@@ -52,6 +52,11 @@ class LinearGaussian(AbstractModel):
         covariance = process_covariance if initial_covariance is None else initial_covariance
         self.initial = _gaussian("initial", initial_mean, covariance, zeros)
 
+    @property
+    def latent_size(self) -> int:
+        """The number of elements of z_t."""
+        return self.transition.shape[0]
+
     def init(self, x0: Float[Array, " observed"] | None = None) -> Gaussian:
         """N(m_1, P_1); `x0` is ignored: the chain is Markov in z."""
         return self.initial

@@ -11,8 +11,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from varfilter._arguments import require_all_positive, require_key
 from varfilter.distributions import Normal
 from varfilter.model import AbstractModel
-from varfilter.models.heads import BernoulliHead, as_shape, num_elements
-from varfilter.nn import LSTM, Dense, linear
+from varfilter.models.heads import BernoulliHead, LatentHead, as_shape, num_elements
+from varfilter.nn import LSTM, Dense
 
 
 class SRNNState(eqx.Module):
@@ -32,11 +32,11 @@ class SRNN(AbstractModel):
 
     lstm: LSTM
     prior_trunk: Dense
-    prior_mean: eqx.nn.Linear
-    prior_log_var: eqx.nn.Linear
+    prior_head: LatentHead
     decoder: Dense
     head: Any
     z0: Float[Array, " latent"]
+    latent_size: int = eqx.field(static=True)
 
     def __init__(
         self,
@@ -67,13 +67,13 @@ class SRNN(AbstractModel):
         self.prior_trunk = Dense(
             joint, prior_size, num_prior_layers, activation=clipped_leaky_relu, key=keys[1]
         )
-        self.prior_mean = linear(prior_size, latent_size, key=keys[2])
-        self.prior_log_var = linear(prior_size, latent_size, key=keys[3])
+        self.prior_head = LatentHead(prior_size, latent_size, keys=keys[2:4])
         self.decoder = Dense(
             joint, decoder_size, num_decoder_layers, activation=clipped_leaky_relu, key=keys[4]
         )
         self.head = head(decoder_size, shape, key=keys[5])
         self.z0 = jnp.zeros((latent_size,))
+        self.latent_size = latent_size
 
     def init(self, x0: Float[Array, " *event"] | None = None) -> SRNNState:
         """The learned state, advanced by `x0` where there is one."""
@@ -88,8 +88,7 @@ class SRNN(AbstractModel):
 
     def prior(self, state: SRNNState) -> Normal:
         """p(z_t | z_{t-1}, x_<t)."""
-        trunk = self.prior_trunk(jnp.concatenate([state.hidden, state.z]))
-        return Normal(self.prior_mean(trunk), self.prior_log_var(trunk)).stabilised()
+        return self.prior_head(self.prior_trunk(jnp.concatenate([state.hidden, state.z])))
 
     def emission(self, state: SRNNState, z: Float[Array, " latent"]) -> Any:
         """p(x_t | z_t, x_<t)."""

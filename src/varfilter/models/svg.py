@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from varfilter._arguments import require_all_positive, require_key
 from varfilter.distributions import Normal
 from varfilter.model import AbstractModel
-from varfilter.models.heads import NormalImage
+from varfilter.models.heads import LatentHead, NormalImage
 from varfilter.nn import LSTM, VGG, linear
 from varfilter.nn.coders import Skips
 from varfilter.nn.lstm import Hidden
@@ -47,13 +47,14 @@ class SVG(AbstractModel):
 
     encoder: Any
     prior_lstm: LSTM
-    prior_mean: eqx.nn.Linear
-    prior_log_var: eqx.nn.Linear
+    prior_head: LatentHead
     predictor: tuple[LSTM, LSTM]
     predictor_out: eqx.nn.Linear
     decoder: Any
     head: Callable[[Array], Any]
     use_skips: bool = eqx.field(static=True)
+    latent_size: int = eqx.field(static=True)
+    code_size: int = eqx.field(static=True)
     image_shape: tuple[int, int, int] = eqx.field(static=True)
 
     def __init__(
@@ -80,8 +81,7 @@ class SVG(AbstractModel):
         keys = jax.random.split(key, 8)
         self.encoder = coder.encoder(channels, code_size, key=keys[0])
         self.prior_lstm = LSTM(code_size, recurrent_size, key=keys[1])
-        self.prior_mean = linear(recurrent_size, latent_size, key=keys[2])
-        self.prior_log_var = linear(recurrent_size, latent_size, key=keys[3])
+        self.prior_head = LatentHead(recurrent_size, latent_size, keys=keys[2:4])
         self.predictor = (
             LSTM(code_size, recurrent_size, late_size=latent_size, key=keys[4]),
             LSTM(recurrent_size, recurrent_size, key=keys[5]),
@@ -90,6 +90,8 @@ class SVG(AbstractModel):
         self.decoder = coder.decoder(code_size, head.num_maps * channels, key=keys[7])
         self.head = head
         self.use_skips = use_skips
+        self.latent_size = latent_size
+        self.code_size = code_size
         self.image_shape = (channels, coder.image_size, coder.image_size)
 
     def init(self, x0: Float[Array, "channels height width"] | None = None) -> SVGState:
@@ -113,7 +115,7 @@ class SVG(AbstractModel):
     def prior(self, state: SVGState) -> Normal:
         """p(z_t | x_<t)."""
         hidden, _ = state.prior
-        return Normal(self.prior_mean(hidden), self.prior_log_var(hidden)).stabilised()
+        return self.prior_head(hidden)
 
     def emission(self, state: SVGState, z: Float[Array, " latent"]) -> Any:
         """p(x_t | x_<t, z_<=t)."""

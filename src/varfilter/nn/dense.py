@@ -24,6 +24,7 @@ class Dense(eqx.Module):
 
     layers: tuple[eqx.nn.Linear, ...]
     activation: Callable[[Array], Array] = eqx.field(static=True)
+    out_size: int = eqx.field(static=True)
 
     def __init__(
         self,
@@ -42,6 +43,7 @@ class Dense(eqx.Module):
             for a, b, k in zip(sizes[:-1], sizes[1:], keys, strict=False)
         )
         self.activation = activation
+        self.out_size = sizes[-1]
 
     def __call__(self, x: Float[Array, " in"]) -> Float[Array, " hidden"]:
         """The last hidden layer's units."""

@@ -25,6 +25,8 @@ class LSTM(eqx.Module):
     hidden_bias: Float[Array, " gates"]
     initial_hidden: Float[Array, " hidden"]
     initial_cell: Float[Array, " hidden"]
+    in_size: int = eqx.field(static=True)
+    hidden_size: int = eqx.field(static=True)
 
     def __init__(
         self, in_size: int, hidden_size: int, *, late_size: int | None = None, key: PRNGKeyArray
@@ -43,6 +45,8 @@ class LSTM(eqx.Module):
         self.late_weight = None if late_size is None else uniform(keys[4], gates, late_size)
         self.initial_hidden = jnp.zeros((hidden_size,))
         self.initial_cell = jnp.zeros((hidden_size,))
+        self.in_size = in_size
+        self.hidden_size = hidden_size
 
     def init(self) -> Hidden:
         """The learned state before the first step."""

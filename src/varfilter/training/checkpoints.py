@@ -15,6 +15,11 @@ from varfilter._arguments import require_positive
 from varfilter.contracts import tree_difference
 
 CHECKPOINT = _saved.Kind("checkpoint")
+# Parts of arrays' names that were called otherwise in earlier versions: (then, now).
+RENAMED_PARTS = (
+    (".prior_mean.", ".prior_head.mean."),
+    (".prior_log_var.", ".prior_head.log_var."),
+)
 NAME = re.compile(r"step-(\d{9,})\.safetensors")
 
 
@@ -54,6 +59,9 @@ def load_checkpoint(path: str | Path, like: Any) -> Checkpoint:
     for name, implementation in json.loads(header["keys"]).items():
         leaves[name] = jax.random.wrap_key_data(jnp.asarray(arrays[name]), impl=implementation)
     wanted = _named_arrays(like)
+    leaves = {
+        name if name in wanted else _present_name(name): leaf for name, leaf in leaves.items()
+    }
     if difference := tree_difference(wanted, leaves):
         raise ValueError(
             f"{str(path)!r} is of another model, filter or optimizer: {difference}."
@@ -104,6 +112,13 @@ def newest_checkpoint(folder: str | Path, like: Any) -> tuple[Checkpoint | None,
             continue
         return checkpoint, refused
     return None, refused
+
+
+def _present_name(name: str) -> str:
+    """The name that an array of an earlier version's checkpoint has today."""
+    for then, now in RENAMED_PARTS:
+        name = name.replace(then, now)
+    return name
 
 
 def _named_arrays(tree: Any) -> dict[str, Any]:
