@@ -1,7 +1,8 @@
 """Checks at the border: every wrong input is refused before anything is compiled."""
 
+import math
 import numbers
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -14,22 +15,59 @@ from varfilter import distributions
 from varfilter._arguments import kind
 from varfilter._arguments import require_key as require_key
 from varfilter._signature import once_per_signature
+from varfilter._tree import flat_size
 from varfilter.distributions import is_distribution, mean
-from varfilter.model import AbstractModel
+from varfilter.model import AbstractModel, State
 
 
-def require_model(model: Any) -> None:
-    """A model whose five functions exist and agree with each other, by their shapes alone."""
+class FirstStep(NamedTuple):
+    """The shapes of a model's first step: all that is needed to build a network to fit it."""
+
+    state: State
+    prior: Any
+    emission: Any
+
+    @property
+    def observation_shape(self) -> tuple[int, ...]:
+        """The shape of one observation."""
+        return self.emission.shape
+
+    @property
+    def observation_size(self) -> int:
+        """The number of elements of one observation."""
+        return math.prod(self.observation_shape)
+
+    @property
+    def parameter_size(self) -> int:
+        """The number of parameters of the prior, and so of a posterior of its structure."""
+        return flat_size(self.prior)
+
+
+def first_step(model: Any) -> FirstStep:
+    """Find the shapes of a model's first step; nothing is computed.
+
+    A model whose five functions do not agree with each other by their shapes is refused.
+    """
     if not isinstance(model, AbstractModel):
         raise TypeError(
             f"`model` must derive from `varfilter.AbstractModel`; got {kind(model)}."
             " Write its five functions: init, embed, prior, emission, advance."
         )
-    _check_model(model)
+    return _first_step(model)
+
+
+def require_model(model: Any) -> None:
+    """Refuse what is no model, or has functions that do not agree with each other."""
+    first_step(model)
+
+
+def observation_shape(model: AbstractModel) -> tuple[int, ...]:
+    """The shape of one observation."""
+    return first_step(model).observation_shape
 
 
 @once_per_signature
-def _check_model(model: AbstractModel) -> None:
+def _first_step(model: AbstractModel) -> FirstStep:
     name = type(model).__name__
     state = _shape_of(f"{name}.init(None)", model.init, None)
     _require_arrays(f"{name}.init(None)", state)
@@ -61,20 +99,7 @@ def _check_model(model: AbstractModel) -> None:
                 f"`{name}.{call}` must return a state like that of `{name}.init(None)`:"
                 f" {difference}. A state keeps its structure, shapes and dtypes over time."
             )
-
-
-def observation_shape(model: AbstractModel) -> tuple[int, ...]:
-    """The shape of one observation."""
-    return _observation_shape(model)
-
-
-@once_per_signature
-def _observation_shape(model: AbstractModel) -> tuple[int, ...]:
-    def emission(model: AbstractModel) -> Any:
-        state = model.init(None)
-        return model.emission(state, mean(model.prior(state)))
-
-    return eqx.filter_eval_shape(emission, model).shape
+    return FirstStep(state, prior, emission)
 
 
 def require_observations(
@@ -87,7 +112,6 @@ def require_observations(
     complete: bool = False,
 ) -> Float[Array, "..."]:
     """Observations of the model's shape as floats, unobserved elements as NaN."""
-    require_model(model)
     event = observation_shape(model)
     array = as_observations(name, xs)
     shape = array.shape[1:] if has_time else array.shape

@@ -1,4 +1,4 @@
-"""What is expected next, and further on: `predict` a step, `forecast` many, `generate` from nothing.
+"""What is expected: `predict` the next step, `forecast` many, `generate` from nothing.
 
 `Filtered.prediction` of a variational or a particle filter puts z_t to its prior mean, and is too
 narrow; here z_t is drawn, so that all that is not known of it is in the spread.
@@ -15,10 +15,14 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from varfilter import distributions
 from varfilter._arguments import require_key, require_positive
-from varfilter.contracts import require_model, require_observations, require_step_mask
-from varfilter.filtering import Belief, only_if, require_belief, start, step
-from varfilter.filters.base import AbstractFilter, Filtered
-from varfilter.filters.contract import require_fitting
+from varfilter.contracts import (
+    observation_shape,
+    require_model,
+    require_observations,
+    require_step_mask,
+)
+from varfilter.filtering import Belief, filter_steps, require_belief, start
+from varfilter.filters.base import AbstractFilter, Filtered, require_fitting
 from varfilter.model import AbstractModel, Latent, State
 from varfilter.observation import condition
 
@@ -135,14 +139,29 @@ def _run_predictive(
     num_samples: int,
     levels: tuple[float, ...],
 ) -> tuple[Belief, Filtered, Predicted]:
-    def masked_step(belief: Belief, x_and_mask: Any) -> tuple[Belief, Any]:
-        x, exists = x_and_mask
-        predicted = _predict(filter, model, belief, key, num_samples, levels)
-        after, filtered = only_if(exists, belief, *step(filter, model, belief, x, key))
-        return after, (filtered, predicted)
+    def look(belief: Belief) -> Predicted:
+        return _predict(filter, model, belief, key, num_samples, levels)
 
-    belief, (filtered, predicted) = jax.lax.scan(masked_step, belief, (xs, mask))
+    belief, (filtered, predicted) = filter_steps(filter, model, belief, xs, mask, key, look=look)
     return belief, filtered, predicted
+
+
+def no_steps(
+    filter: AbstractFilter,
+    model: AbstractModel,
+    key: PRNGKeyArray,
+    *,
+    num_samples: int = 128,
+    levels: Sequence[float] = (),
+) -> tuple[Filtered, Predicted]:
+    """What `run_predictive` says of no steps at all: every array is empty; nothing is computed."""
+    x = jax.ShapeDtypeStruct((0, *observation_shape(model)), jnp.result_type(float))
+    mask = jax.ShapeDtypeStruct((0,), bool)
+    belief = eqx.filter_eval_shape(start, filter, model)
+    _, *shapes = eqx.filter_eval_shape(
+        _run_predictive, filter, model, belief, x, mask, key, num_samples, _levels(levels)
+    )
+    return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), tuple(shapes))
 
 
 class Forecast(eqx.Module):

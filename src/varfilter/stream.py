@@ -15,8 +15,7 @@ from varfilter import _saved
 from varfilter._arguments import require_key, require_positive
 from varfilter.contracts import as_booleans, as_numbers, observation_shape, tree_difference
 from varfilter.filtering import Belief, require_belief, start, step
-from varfilter.filters.base import AbstractFilter, Filtered
-from varfilter.filters.contract import require_fitting
+from varfilter.filters.base import AbstractFilter, Filtered, require_fitting
 from varfilter.model import AbstractModel
 from varfilter.prediction import Forecast, forecast
 

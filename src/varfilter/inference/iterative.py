@@ -11,8 +11,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from varfilter._arguments import kind, require_all_positive, require_key, require_positive
 from varfilter._tree import detach, flat_size
+from varfilter.contracts import FirstStep, first_step
 from varfilter.inference.base import AbstractInference, Inferred, Memory
-from varfilter.inference.shapes import Shapes
 from varfilter.inference.signal import Gradients
 from varfilter.inference.update import Highway, LayerNorm
 from varfilter.model import AbstractModel, State
@@ -72,7 +72,7 @@ class Iterative(AbstractInference):
         require_key(key)
         _require_parts(self.signal, self.normalize, update)
 
-        shapes = Shapes(model)
+        shapes = first_step(model)
         in_size = self._signal_size(model, shapes) + shapes.parameter_size
         in_size += shapes.observation_size if encode_observation else 0
         key_trunk, key_update = jax.random.split(key)
@@ -127,7 +127,7 @@ class Iterative(AbstractInference):
             inputs.append(jnp.ravel(observation.filled))
         return self.update(self.trunk(jnp.concatenate(inputs)), record.q, record.signal)
 
-    def _signal_size(self, model: AbstractModel, shapes: Shapes) -> int:
+    def _signal_size(self, model: AbstractModel, shapes: FirstStep) -> int:
         def first_signal(state: Any, prior: Any, x: Array, key: PRNGKeyArray) -> Any:
             return self.signal(
                 prior, model, state, x, key, prior=prior, num_samples=1, kl_weight=1.0

@@ -8,9 +8,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from varfilter._arguments import kind, require_key, require_positive
+from varfilter._signature import Signature
+from varfilter.contracts import first_step
 from varfilter.inference.amortized import posterior_like
 from varfilter.inference.base import AbstractInference, Inferred, Memory
-from varfilter.inference.shapes import Shapes
 from varfilter.model import AbstractModel, State
 from varfilter.nn import linear
 from varfilter.observation import Observation
@@ -74,18 +75,18 @@ class LSTMPosterior(eqx.Module):
     out: eqx.nn.Linear
     hidden: Float[Array, " hidden"]
     cell_state: Float[Array, " hidden"]
-    like: Any = eqx.field(static=True)
+    like: Signature = eqx.field(static=True)
 
     def __init__(self, model: AbstractModel, *, hidden_size: int = 256, key: PRNGKeyArray):
         require_positive("hidden_size", hidden_size)
         require_key(key)
-        shapes = Shapes(model)
+        shapes = first_step(model)
         key_cell, key_out = jax.random.split(key)
         self.cell = eqx.nn.LSTMCell(shapes.observation_size, hidden_size, key=key_cell)
         self.out = linear(hidden_size, shapes.parameter_size, key=key_out)
         self.hidden = jnp.zeros((hidden_size,))
         self.cell_state = jnp.zeros((hidden_size,))
-        self.like = shapes.frozen_prior
+        self.like = Signature(shapes.prior)
 
     def init(self) -> Memory:
         """The learned initial state."""

@@ -19,8 +19,7 @@ from varfilter.contracts import (
     require_complete,
     tree_difference,
 )
-from varfilter.filters.base import AbstractFilter
-from varfilter.filters.contract import require_fitting
+from varfilter.filters.base import AbstractFilter, require_fitting
 from varfilter.model import AbstractModel
 
 Module = TypeVar("Module", bound=eqx.Module)

@@ -15,9 +15,8 @@ import optax
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from varfilter._arguments import require_positive, require_weight
-from varfilter._tree import select
 from varfilter.devices import spread
-from varfilter.filtering import Belief
+from varfilter.filtering import Belief, scan_steps
 from varfilter.filters.base import AbstractFilter
 from varfilter.filters.variational import VariationalFilter
 from varfilter.inference.base import AbstractInference
@@ -190,21 +189,19 @@ def record_problems(
     """
 
     def sequence(xs: Array, mask: Array, x0: Array | None, key: PRNGKeyArray) -> Any:
-        def step(belief: Belief, inputs: Any) -> Any:
-            x, exists = inputs
-            key_t = jax.random.fold_in(key, belief.t)
-            trace = filter.trace(model, belief.carry, x, key_t, kl_weight=kl_weight)
-            after = Belief(filter.advance(model, belief.carry, trace), belief.t + 1)
+        def take(belief: Belief, x: Any, exists: Array, key: PRNGKeyArray) -> Any:
+            trace = filter.trace(model, belief.carry, x, key, kl_weight=kl_weight)
             seen = trace.observation
             problem = Problem(
                 belief.carry.state, seen.x, seen.filled, trace.posterior, trace.z,
                 trace.inferred.record, trace.key, exists, exists & seen.is_seen,
             )  # fmt: skip
-            return select(exists, after, belief), (problem, filter.free_energies(trace)[:-1])
+            after = filter.advance(model, belief.carry, trace)
+            return after, (problem, filter.free_energies(trace)[:-1])
 
-        start = Belief(filter.init(model, x0), jnp.zeros((), jnp.int32))
+        first = Belief(filter.init(model, x0), jnp.zeros((), jnp.int32))
         inputs = embed_ahead(model, xs) if complete else xs
-        return jax.lax.scan(step, start, (inputs, mask))[1]
+        return scan_steps(take, first, inputs, mask, key)[1]
 
     keys = jax.random.split(key, batch.xs.shape[0])
     return jax.vmap(sequence)(batch.xs, batch.mask, batch.x0, keys)

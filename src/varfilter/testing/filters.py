@@ -11,8 +11,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from varfilter._arguments import require_key
 from varfilter.contracts import require_model, require_observations
 from varfilter.filtering import Belief, run, start
-from varfilter.filters.base import AbstractFilter, Carry, Filtered
-from varfilter.filters.contract import require_fitting
+from varfilter.filters.base import AbstractFilter, Carry, Filtered, require_fitting
 from varfilter.model import AbstractModel, State
 from varfilter.observation import Observation
 from varfilter.stream import Stream

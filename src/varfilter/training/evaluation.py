@@ -12,9 +12,8 @@ from jaxtyping import Array, PRNGKeyArray
 from varfilter._arguments import require_all_positive, require_key, require_positive
 from varfilter.data.batches import Batch, whole_sequences
 from varfilter.data.dataset import Dataset
-from varfilter.filtering import Belief, run, start, step
-from varfilter.filters.base import AbstractFilter
-from varfilter.filters.contract import require_fitting
+from varfilter.filtering import Belief, filter_steps, run, start
+from varfilter.filters.base import AbstractFilter, require_fitting
 from varfilter.model import AbstractModel
 from varfilter.prediction import forecast
 
@@ -259,15 +258,13 @@ def forecast_coverage(
 
 @eqx.filter_jit
 def _beliefs(filter: AbstractFilter, model: AbstractModel, xs: Array, key: PRNGKeyArray) -> Belief:
-    """After each step of a sequence; the first is conditioned on."""
-
-    def one(belief: Belief, x: Array) -> tuple[Belief, Belief]:
-        after, _ = step(filter, model, belief, x, key)
-        return after, after
-
+    """The belief after each step of a sequence; the first step is conditioned on."""
+    mask = jnp.ones((len(xs) - 1,), bool)
     first = start(filter, model, xs[0])
-    rest = jax.lax.scan(one, first, xs[1:])[1]
-    return jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), first, rest)
+    last, (_, before) = filter_steps(
+        filter, model, first, xs[1:], mask, key, look=lambda belief: belief
+    )
+    return jax.tree.map(lambda a, b: jnp.concatenate([a, b[None]]), before, last)
 
 
 @eqx.filter_jit
