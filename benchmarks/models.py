@@ -110,17 +110,17 @@ def measure(preset: str, batch: int | None, *, quick: bool) -> dict[str, Any]:
     row["model_parameters"] = count(model)
     for name, (learner, inference) in contestants.items():
         row[f"{name}_parameters"] = count(inference)
-        learning = learner.init(model, vf.VariationalFilter(inference))
+        state = learner.init(model, vf.VariationalFilter(inference))
         seconds = 0.0
         for _ in range(2):
             begin = time.perf_counter()
-            learning, metrics = learner.update(learning, xs[:, 1:], KEY, x0=xs[:, 0])
+            state, metrics = learner.update(state, xs[:, 1:], KEY, x0=xs[:, 0])
             free_energy = float(metrics.free_energy)
             seconds = time.perf_counter() - begin
         row[f"{name}_seconds"] = seconds
         row[f"{name}_free_energy"] = free_energy
-        if int(learning.num_skipped):
-            sys.exit(f"{preset}: {int(learning.num_skipped)} updates had no finite gradient")
+        if int(state.num_skipped):
+            sys.exit(f"{preset}: {int(state.num_skipped)} updates had no finite gradient")
     row["peak_gib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     return row
 

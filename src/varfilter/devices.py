@@ -165,7 +165,7 @@ def replicated(mesh: Mesh, tree: T) -> T:
     return _on_plain_arrays(lambda leaves: [put(leaf) for leaf in leaves], tree)
 
 
-def part(mesh: Mesh, batch_size: int) -> slice:
+def own_places(mesh: Mesh, batch_size: int) -> slice:
     """The places of a batch whose sequences lie on the devices of this process."""
     places = NamedSharding(mesh, PartitionSpec(AXIS)).addressable_devices_indices_map((batch_size,))
     bounds = [place[0].indices(batch_size) for place in places.values() if place]
@@ -173,7 +173,7 @@ def part(mesh: Mesh, batch_size: int) -> slice:
 
 
 def sharded(mesh: Mesh, tree: T) -> T:
-    """This process's `part` of a batch as its share of the whole, spread over the devices."""
+    """This process's `own_places` of a batch as its share of the whole, spread over the devices."""
     sharding = NamedSharding(mesh, PartitionSpec(AXIS))
     if jax.process_count() == 1:  # from device to device
         return jax.device_put(tree, sharding)
@@ -182,15 +182,15 @@ def sharded(mesh: Mesh, tree: T) -> T:
     )
 
 
-def local(tree: T) -> T:
+def own_copy(tree: T) -> T:
     """Replicated arrays as this process's own, on its first device, for it alone to use."""
     return jax.tree.map(
         lambda leaf: leaf.addressable_data(0) if isinstance(leaf, jax.Array) else leaf, tree
     )
 
 
-def in_force(mesh: Mesh | None) -> contextlib.AbstractContextManager[Any]:
-    """Within it `spread` and `everywhere` act, in functions that are compiled there."""
+def using_mesh(mesh: Mesh | None) -> contextlib.AbstractContextManager[Any]:
+    """Within it `spread` and `keep_whole` act, in functions that are compiled there."""
     return contextlib.nullcontext() if mesh is None else jax.set_mesh(mesh)
 
 
@@ -210,7 +210,7 @@ def spread(tree: T, axis: int = 0) -> T:
     return tree if num_devices == 1 else jax.tree.map(constrain, tree)
 
 
-def everywhere(tree: T) -> T:
+def keep_whole(tree: T) -> T:
     """Keep each array whole on each device; nothing without a mesh."""
     if _num_devices() == 1:
         return tree

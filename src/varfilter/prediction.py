@@ -24,7 +24,7 @@ from varfilter.contracts import (
 from varfilter.filtering import Belief, filter_steps, require_belief, start
 from varfilter.filters.base import AbstractFilter, Filtered, require_fitting
 from varfilter.model import AbstractModel, Latent, State
-from varfilter.observation import condition
+from varfilter.observation import fill_first
 
 # Folded into the key of a step: its own draws, apart from those of the filter.
 PREDICTION = 0xF1
@@ -243,7 +243,7 @@ def _forecast(
 
 @eqx.filter_jit
 def _generate(model: AbstractModel, x0: Any, key: PRNGKeyArray, num_steps: int) -> Any:
-    xs, _, zs = simulate(model, model.init(condition(model, x0)), num_steps, key)
+    xs, _, zs = simulate(model, model.init(fill_first(model, x0)), num_steps, key)
     return xs, zs
 
 

@@ -5,8 +5,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from varfilter.distributions import Gaussian
 from varfilter.filters.base import AbstractFilter, Filtered
 from varfilter.model import AbstractModel
-from varfilter.models import linear_gaussian
-from varfilter.models.linear_gaussian import LinearGaussian
+from varfilter.models.linear_gaussian import LinearGaussian, kalman_predict, kalman_update
 from varfilter.observation import Observation
 
 
@@ -38,9 +37,9 @@ class KalmanFilter(AbstractFilter):
         """Condition on the observed elements, then predict."""
         assert isinstance(model, LinearGaussian)
         x = x.x if isinstance(x, Observation) else x
-        posterior, predictive, log_evidence = linear_gaussian.condition(model, carry, x)
+        posterior, predictive, log_evidence = kalman_update(model, carry, x)
         filtered = Filtered(carry, posterior, predictive, log_evidence)
-        return linear_gaussian.predict(model, posterior), filtered
+        return kalman_predict(model, posterior), filtered
 
     def draw(self, model: AbstractModel, carry: Gaussian, key: PRNGKeyArray) -> Gaussian:
         """The predicted Gaussian itself: it carries its uncertainty along."""

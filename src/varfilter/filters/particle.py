@@ -13,7 +13,7 @@ from varfilter.filters.base import AbstractFilter, Filtered
 from varfilter.filters.resampling import systematic
 from varfilter.inference.base import AbstractInference, Memory
 from varfilter.model import AbstractModel, State, prediction
-from varfilter.observation import Observation, condition, observe
+from varfilter.observation import Observation, fill_first, observe
 
 
 class ParticleCarry(eqx.Module):
@@ -69,7 +69,7 @@ class ParticleFilter(AbstractFilter):
         self, model: AbstractModel, x0: Float[Array, " *event"] | None = None
     ) -> ParticleCarry:
         """All particles in the model's initial state, equally weighted."""
-        one = (model.init(condition(model, x0)), self.inference.init(model))
+        one = (model.init(fill_first(model, x0)), self.inference.init(model))
         states, memories = jax.tree.map(
             lambda leaf: jnp.broadcast_to(leaf, (self.num_particles, *jnp.shape(leaf))), one
         )

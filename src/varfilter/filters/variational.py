@@ -13,7 +13,7 @@ from varfilter.filters.base import AbstractFilter, Filtered
 from varfilter.inference.base import AbstractInference, Inferred, Memory
 from varfilter.model import AbstractModel, Latent, State, prediction
 from varfilter.objective import FreeEnergy, free_energy
-from varfilter.observation import Observation, condition, observe
+from varfilter.observation import Observation, fill_first, observe
 
 
 class VariationalCarry(eqx.Module):
@@ -67,7 +67,7 @@ class VariationalFilter(AbstractFilter):
         self, model: AbstractModel, x0: Float[Array, " *event"] | None = None
     ) -> VariationalCarry:
         """The model's initial state."""
-        return VariationalCarry(model.init(condition(model, x0)), self.inference.init(model))
+        return VariationalCarry(model.init(fill_first(model, x0)), self.inference.init(model))
 
     def step(
         self,

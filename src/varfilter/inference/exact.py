@@ -7,7 +7,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from varfilter.inference.base import AbstractInference, Inferred, Memory
 from varfilter.model import AbstractModel, State
-from varfilter.models.linear_gaussian import LinearGaussian, condition
+from varfilter.models.linear_gaussian import LinearGaussian, kalman_update
 from varfilter.observation import Observation
 
 
@@ -41,5 +41,5 @@ class Exact(AbstractInference):
     ) -> Inferred:
         """The conditional of the predicted Gaussian given the observed elements."""
         assert isinstance(model, LinearGaussian)
-        posterior, _, _ = condition(model, state, observation.x)
+        posterior, _, _ = kalman_update(model, state, observation.x)
         return Inferred(posterior, memory, jnp.zeros((0,)))

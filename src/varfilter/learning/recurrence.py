@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float
 
 from varfilter._tree import select
 from varfilter.model import AbstractModel, Latent, State
-from varfilter.observation import condition
+from varfilter.observation import fill_first
 
 
 class Transition(eqx.Module):
@@ -43,7 +43,7 @@ def recurrence_gradient(
 
     def inner_products(model: AbstractModel) -> Float[Array, ""]:
         def first(x0: Array | None, adjoint: Any) -> Float[Array, ""]:
-            return _inner(adjoint, model.init(condition(model, x0)))
+            return _inner(adjoint, model.init(fill_first(model, x0)))
 
         def later(transition: Transition, adjoint: Any) -> Float[Array, ""]:
             value = _inner(adjoint, _advance(model, transition))

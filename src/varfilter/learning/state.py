@@ -25,7 +25,7 @@ from varfilter.model import AbstractModel
 Module = TypeVar("Module", bound=eqx.Module)
 
 
-class Learning(eqx.Module):
+class LearnerState(eqx.Module):
     """A model and a filter that are being learned, with the state of their optimizers.
 
     An update with a non-finite gradient is skipped: it is counted in `num_skipped`, the
@@ -66,17 +66,17 @@ class Sequences(eqx.Module):
     x0: Float[Array, "batch *event"] | None
 
 
-def init_learning(
+def init_state(
     model: AbstractModel,
     filter: AbstractFilter,
     theta: optax.GradientTransformation | None,
     phi: optax.GradientTransformation | None,
-) -> Learning:
+) -> LearnerState:
     """Both modules with fresh optimizers."""
     require_fitting(filter, model)
     model, filter = strong((model, filter))
     zero = jnp.zeros((), jnp.int32)
-    return Learning(
+    return LearnerState(
         model,
         filter,
         None if theta is None else theta.init(eqx.filter(model, eqx.is_inexact_array)),
@@ -96,16 +96,16 @@ def require_optimizers(
 
 
 def require_sequences(
-    learning: Any, xs: Any, mask: Any, x0: Any, key: PRNGKeyArray, *, complete: bool
+    state: Any, xs: Any, mask: Any, x0: Any, key: PRNGKeyArray, *, complete: bool
 ) -> Sequences:
     """A batch of sequences of the shape of the model that is being learned."""
-    if not isinstance(learning, Learning):
+    if not isinstance(state, LearnerState):
         raise TypeError(
-            f"`learning` must be a `Learning`, from `init` or an earlier `update`;"
-            f" got {kind(learning)}."
+            f"`state` must be a `LearnerState`, from `init` or an earlier `update`;"
+            f" got {kind(state)}."
         )
     require_key(key)
-    event = observation_shape(learning.model)
+    event = observation_shape(state.model)
     xs = as_observations("xs", xs)
     if xs.ndim != 2 + len(event) or xs.shape[2:] != event or 0 in xs.shape[:2]:
         wanted = ", ".join(map(str, ("batch", "time", *event)))
@@ -142,7 +142,7 @@ def guarded_update(
     parameters = eqx.filter(module, eqx.is_inexact_array)
     if difference := tree_difference(jax.eval_shape(optimizer.init, parameters), optimizer_state):
         raise ValueError(
-            f"`learning` was begun with another optimizer: {difference} in its state."
+            f"`state` was begun with another optimizer: {difference} in its state."
             " Update with the learner that began it, or `init` anew."
         )
     # Finite squares: Adam's mean square of a gradient of 1e30 would be infinite, and hold the
@@ -155,22 +155,22 @@ def guarded_update(
 
 
 def finish(
-    learning: Learning,
+    state: LearnerState,
     model: AbstractModel,
     filter: AbstractFilter,
     theta_state: Any,
     phi_state: Any,
     num_skipped: Int[Array, ""],
-) -> Learning:
-    """The next `Learning`, with its counters."""
-    return Learning(
+) -> LearnerState:
+    """The state after an update, with its counters."""
+    return LearnerState(
         model,
         filter,
         theta_state,
         phi_state,
-        learning.num_updates + 1,
-        learning.num_skipped + num_skipped,
-        jnp.where(num_skipped > 0, learning.num_updates, learning.last_skipped),
+        state.num_updates + 1,
+        state.num_skipped + num_skipped,
+        jnp.where(num_skipped > 0, state.num_updates, state.last_skipped),
     )
 
 

@@ -22,13 +22,13 @@ from varfilter.filters.variational import VariationalFilter
 from varfilter.inference.base import AbstractInference
 from varfilter.learning.recurrence import Transition, recurrence_gradient
 from varfilter.learning.state import (
-    Learning,
+    LearnerState,
     Metrics,
     Sequences,
     finish,
     gradient_norm,
     guarded_update,
-    init_learning,
+    init_state,
     masked_mean,
     require_optimizers,
     require_sequences,
@@ -67,25 +67,25 @@ class TimeParallel(eqx.Module):
         self.num_phi_steps = require_positive("num_phi_steps", num_phi_steps)
         self.complete = complete
 
-    def init(self, model: AbstractModel, filter: AbstractFilter) -> Learning:
+    def init(self, model: AbstractModel, filter: AbstractFilter) -> LearnerState:
         """Begin; refuses filters that are not local."""
-        learning = init_learning(model, filter, self.theta, self.phi)
+        state = init_state(model, filter, self.theta, self.phi)
         require_local(filter)
-        return learning
+        return state
 
     def update(
         self,
-        learning: Learning,
+        state: LearnerState,
         xs: Any,
         key: PRNGKeyArray,
         *,
         mask: Any = None,
         x0: Any = None,
         kl_weight: float | Float[Array, ""] = 1.0,
-    ) -> tuple[Learning, Metrics]:
+    ) -> tuple[LearnerState, Metrics]:
         """One update of θ and `num_phi_steps` of φ on a batch (batch, time, *event)."""
-        batch = require_sequences(learning, xs, mask, x0, key, complete=self.complete)
-        return _update(self, learning, batch, key, require_weight("kl_weight", kl_weight))
+        batch = require_sequences(state, xs, mask, x0, key, complete=self.complete)
+        return _update(self, state, batch, key, require_weight("kl_weight", kl_weight))
 
 
 class Problem(eqx.Module):
@@ -123,22 +123,26 @@ def require_local(filter: AbstractFilter) -> VariationalFilter:
 
 @eqx.filter_jit
 def _update(
-    learner: TimeParallel, learning: Learning, batch: Sequences, key: PRNGKeyArray, kl_weight: Array
-) -> tuple[Learning, Metrics]:
-    model = learning.model
-    filter = require_local(learning.filter)
+    learner: TimeParallel,
+    state: LearnerState,
+    batch: Sequences,
+    key: PRNGKeyArray,
+    kl_weight: Array,
+) -> tuple[LearnerState, Metrics]:
+    model = state.model
+    filter = require_local(state.filter)
     key_filter, key_slices = jax.random.split(key)
     problems, free_energies = record_problems(
         model, filter, batch, key_filter, kl_weight, complete=learner.complete
     )
     theta_gradient, scored = theta_gradients(model, filter, batch.x0, problems, kl_weight)
     model_after, theta_state, skipped = guarded_update(
-        learner.theta, learning.theta_state, model, theta_gradient
+        learner.theta, state.theta_state, model, theta_gradient
     )
     num_skipped = skipped.astype(jnp.int32)
 
     phi_norm = jnp.zeros(())
-    phi_state = learning.phi_state
+    phi_state = state.phi_state
     if learner.phi is not None and problems.record is not None:
         slices = _random_slices((problems, scored), learner.num_phi_steps, key_slices)
 
@@ -170,7 +174,7 @@ def _update(
         phi_gradient_norm=phi_norm,
         num_skipped=num_skipped,
     )
-    after = finish(learning, model_after, filter, theta_state, phi_state, num_skipped)
+    after = finish(state, model_after, filter, theta_state, phi_state, num_skipped)
     return after, reported
 
 

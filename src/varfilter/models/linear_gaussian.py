@@ -125,7 +125,7 @@ def _array(name: str, value: Any, shape: tuple[int | None, ...]) -> Array:
     return array
 
 
-def condition(
+def kalman_update(
     model: LinearGaussian, predicted: Gaussian, x: Float[Array, " observed"]
 ) -> tuple[Gaussian, Gaussian, Float[Array, ""]]:
     """Bayes' rule for one step: (posterior of z_t, predictive of x_t, log p(x_t)).
@@ -165,7 +165,7 @@ def condition(
     return posterior, Gaussian.from_cholesky(mean, full), log_evidence
 
 
-def predict(model: LinearGaussian, posterior: Gaussian) -> Gaussian:
+def kalman_predict(model: LinearGaussian, posterior: Gaussian) -> Gaussian:
     """The marginal prediction N(A m + b, A S A^T + Q), in square-root form."""
     root = jnp.concatenate([model.transition @ posterior.cholesky, model.process.cholesky], axis=1)
     return Gaussian.from_cholesky(

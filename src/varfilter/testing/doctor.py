@@ -28,7 +28,7 @@ from varfilter.learning import step_by_step, time_parallel
 from varfilter.learning.state import Sequences
 from varfilter.model import AbstractModel
 from varfilter.models import SRNN, LinearGaussian
-from varfilter.models.linear_gaussian import condition
+from varfilter.models.linear_gaussian import kalman_update
 from varfilter.prediction import generate
 from varfilter.stream import Stream
 from varfilter.testing import oracles
@@ -157,7 +157,7 @@ def _converged() -> list[Row]:
     def gap(state: Any, x: Array, key: PRNGKeyArray) -> Array:
         at_state = eqx.tree_at(lambda c: c.state, carry, state)
         found = filter.trace(model, at_state, x, key).posterior
-        exact, _, _ = condition(model, state, x)
+        exact, _, _ = kalman_update(model, state, x)
         return distributions.kl(found, exact)
 
     keys = jax.random.split(key_descend, len(xs))
@@ -171,9 +171,9 @@ def _exact_step() -> list[Row]:
     with jax.enable_x64(True):
         model = _linear_gaussian()
         xs = _with_gaps(_observations(model, 12))
-        found, _, log_evidences = jax.jit(jax.vmap(lambda x: condition(model, model.initial, x)))(
-            xs
-        )
+        found, _, log_evidences = jax.jit(
+            jax.vmap(lambda x: kalman_update(model, model.initial, x))
+        )(xs)
         covariances = jax.vmap(lambda posterior: posterior.covariance)(found)
         initial = model.initial
         first = (np.asarray(initial.mean), np.asarray(initial.covariance))

@@ -93,7 +93,7 @@ def reference(model: LinearGaussian, xs: Float[np.ndarray, "time observed"]) -> 
     for t in range(xs.shape[0]):
         past = np.arange(dense.x(0).start, dense.x(t).stop)
         seen = ~np.isnan(xs[: t + 1].ravel())
-        mean, covariance, log_evidence = condition(
+        mean, covariance, log_evidence = gaussian_conditional(
             dense.mean, dense.covariance, dense.z(t), past[seen], xs[: t + 1].ravel()[seen]
         )
         cumulative.append(log_evidence)
@@ -117,10 +117,10 @@ def one_step(
     both = np.block([[covariance, cross], [cross.T, loading @ cross + noise]])
     seen = ~np.isnan(x)
     given = mean.size + np.arange(x.size)[seen]
-    return condition(both_mean, both, slice(0, mean.size), given, x[seen])
+    return gaussian_conditional(both_mean, both, slice(0, mean.size), given, x[seen])
 
 
-def condition(
+def gaussian_conditional(
     mean: Float[np.ndarray, " total"],
     covariance: Float[np.ndarray, "total total"],
     wanted: slice,
