@@ -3,14 +3,13 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from varfilter import distributions
 from varfilter._arguments import kind, require_fraction, require_positive
 from varfilter._tree import select
 from varfilter.distributions import Mixture, Particles
 from varfilter.filters.base import AbstractFilter, Filtered
-from varfilter.filters.resampling import systematic
 from varfilter.inference.base import AbstractInference, Memory
 from varfilter.model import AbstractModel, State, prediction
 from varfilter.observation import Observation, fill_first, observe
@@ -141,6 +140,20 @@ class ParticleFilter(AbstractFilter):
         # With a dtype: a weakly typed carry would make a stream compile its step twice.
         log_weight = -jnp.log(jnp.asarray(self.num_particles, jnp.result_type(float)))
         return jnp.full((self.num_particles,), log_weight)
+
+
+def systematic(
+    log_weights: Float[Array, " num_particles"], key: PRNGKeyArray
+) -> Int[Array, " num_particles"]:
+    """Ancestor indices: particle i appears floor or ceil of N w_i times, N w_i on average."""
+    num_particles = log_weights.shape[0]
+    weights = jax.nn.softmax(log_weights)
+    offset = jax.random.uniform(key, (), weights.dtype)
+    positions = (jnp.arange(num_particles, dtype=weights.dtype) + offset) / num_particles
+    cumulative = jnp.cumsum(weights)
+    # The last sum may fall short of 1 by rounding; no position may fall beyond it.
+    indices = jnp.searchsorted(cumulative, positions * cumulative[-1])
+    return jnp.clip(indices, 0, num_particles - 1)
 
 
 def _mixture(components, log_weights):

@@ -10,7 +10,6 @@ import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from varfilter._arguments import kind, require_key, require_optimizer
-from varfilter._optax import descend
 from varfilter._tree import select, strong
 from varfilter.contracts import (
     as_booleans,
@@ -20,6 +19,7 @@ from varfilter.contracts import (
     tree_difference,
 )
 from varfilter.filters.base import AbstractFilter, require_fitting
+from varfilter.inference.gradient import descend
 from varfilter.model import AbstractModel
 
 Module = TypeVar("Module", bound=eqx.Module)
