@@ -45,7 +45,7 @@ def write(path: Any, kind: Kind, arrays: Arrays, metadata: dict[str, str]) -> No
 
 
 def read(path: Any, kind: Kind) -> tuple[dict[str, str], Arrays]:
-    """(metadata, arrays) of a file that `write` wrote and nobody has touched."""
+    """Read (metadata, arrays) from a file that `write` wrote and nobody has touched."""
     path = _as_path(path)
     if not path.is_file():
         raise FileNotFoundError(f"`path`: there is no file {str(path)!r}.")
@@ -74,7 +74,7 @@ def read(path: Any, kind: Kind) -> tuple[dict[str, str], Arrays]:
 
 
 def fingerprint(*modules: Any) -> str:
-    """A hash of the modules: classes, settings, and the value of each array.
+    """Hash the modules: their classes, their settings, and the value of each array.
 
     It is the same in every process. Functions count by name and by what they close over, so
     another learning rate inside an optimizer is another fingerprint; their code does not count.

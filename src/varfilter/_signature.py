@@ -43,7 +43,7 @@ class Signature:
 
 
 def once_per_signature(check: Callable[..., T]) -> Callable[..., T]:
-    """`check(*modules)`, remembered for modules of the same structure, shapes and settings."""
+    """Remember what `check` returned for modules of the same structure, shapes and settings."""
 
     @functools.lru_cache(maxsize=256)
     def by_signature(signature: Signature) -> T:

@@ -111,7 +111,7 @@ def require_observations(
     has_time: bool = True,
     complete: bool = False,
 ) -> Float[Array, "..."]:
-    """Observations of the model's shape as floats, unobserved elements as NaN."""
+    """Return observations of the model's shape as floats, unobserved elements as NaN."""
     event = observation_shape(model)
     array = as_observations(name, xs)
     shape = array.shape[1:] if has_time else array.shape
@@ -133,7 +133,7 @@ def require_observations(
 
 
 def as_observations(name: str, xs: Any) -> Float[Array, "..."]:
-    """`xs` as an array of floats; None becomes NaN, infinities are refused."""
+    """Make `xs` an array of floats; None becomes NaN, infinities are refused."""
     dtype = jnp.result_type(float)
     if not isinstance(xs, jax.Array):
         return jnp.asarray(as_numbers(name, xs, dtype))
@@ -146,7 +146,7 @@ def as_observations(name: str, xs: Any) -> Float[Array, "..."]:
 
 
 def as_numbers(name: str, xs: Any, dtype: Any) -> np.ndarray:
-    """`xs` as a numpy array of `dtype`; None among numbers becomes NaN, infinities are refused."""
+    """Make `xs` a numpy array of `dtype`; None becomes NaN, and infinities are refused."""
     if xs is None:
         raise TypeError(f"`{name}` must be an array of numbers; got `None`.")
     try:
@@ -171,7 +171,7 @@ def as_numbers(name: str, xs: Any, dtype: Any) -> np.ndarray:
 def as_booleans(
     name: str, value: Any, shape: tuple[int, ...], hint: str
 ) -> Bool[Array, "..."] | np.ndarray:
-    """`value` as booleans of exactly this shape."""
+    """Return `value` as booleans, and refuse those of another shape."""
     try:
         array = value if isinstance(value, jax.Array) else np.asarray(value)
     except ValueError:  # ragged
@@ -183,7 +183,7 @@ def as_booleans(
 
 
 def require_step_mask(mask: Any, num_steps: int) -> Bool[Array, " time"]:
-    """A boolean for each step; all True if there is none."""
+    """Return a boolean for each step; all are True where no mask is given."""
     if mask is None:
         return jnp.ones((num_steps,), bool)
     hint = "It has one for each step; for single elements use NaN or `observed`."
@@ -191,7 +191,7 @@ def require_step_mask(mask: Any, num_steps: int) -> Bool[Array, " time"]:
 
 
 def require_complete(name: str, xs: Float[Array, "..."]) -> None:
-    """No missing element, as far as that can be seen from here."""
+    """Refuse missing elements, as far as they can be seen from here."""
     if isinstance(xs, Tracer):
         return
     with jax.ensure_compile_time_eval():  # inside a user's `jit`, a constant is still known
@@ -204,7 +204,7 @@ def require_complete(name: str, xs: Float[Array, "..."]) -> None:
 
 
 def tree_difference(wanted: Any, got: Any) -> str | None:
-    """Where two trees of arrays differ in structure, shape or dtype, in words; else None."""
+    """Say where two trees of arrays differ in structure, shape or dtype; None if nowhere."""
     left = {_path(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(wanted)}
     right = {_path(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(got)}
     missing = [path for path in left if path not in right]

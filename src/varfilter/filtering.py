@@ -101,7 +101,7 @@ def run(
 
 
 def require_belief(filter: AbstractFilter, model: AbstractModel, belief: Any) -> None:
-    """A belief that this filter could have left with this model."""
+    """Refuse a belief that this filter could not have left with this model."""
     if not isinstance(belief, Belief):
         raise TypeError(
             f"`belief` must be a `Belief`, from `start` or an earlier `run`; got {kind(belief)}."
@@ -140,7 +140,7 @@ def filter_steps(
     *,
     look: Callable[[Belief], Any] = lambda _: None,
 ) -> tuple[Belief, tuple[Filtered, Any]]:
-    """The last belief, and of each step what was filtered, with `look(belief)` from before it.
+    """Return the last belief, and of each step what was filtered and `look(belief)` before it.
 
     `run` without its checks, for functions that are compiled; padded steps have a `bound` of 0.
     """
@@ -161,7 +161,7 @@ def scan_steps(
     mask: Bool[Array, " time"],
     key: PRNGKeyArray,
 ) -> tuple[Belief, Any]:
-    """The one loop over time: the last belief, and what was kept of each step, time first.
+    """Loop over time: return the last belief, and what was kept of each step, time first.
 
     `take(belief, x, exists, key_t)` returns the carry after the step and what is to be kept of
     it; `key_t` is `fold_in(key, t)`. Where a step does not exist the belief stays as it was.

@@ -41,7 +41,7 @@ def observe(
 
 
 def embed_ahead(model: AbstractModel, xs: Float[Array, "time *event"]) -> Observation:
-    """Observations of all steps at once, for sequences in which no element is missing."""
+    """Observe all steps at once, for sequences in which no element is missing."""
     return Observation(xs, xs, jax.vmap(model.embed)(xs))
 
 

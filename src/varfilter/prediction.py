@@ -31,7 +31,7 @@ PREDICTION = 0xF1
 
 
 class Predicted(eqx.Module):
-    """x_t before it was seen, element by element: p(x_t | x_<t) by Monte Carlo.
+    """What was expected of x_t before it was seen: p(x_t | x_<t), by Monte Carlo.
 
     `mean` and `variance` come from the moments of the emissions (law of total variance), which is
     steadier than from draws of x; `quantiles[i]` is of such draws, and belongs to `levels[i]`.
@@ -52,9 +52,9 @@ def predict(
     num_samples: int = 128,
     levels: Sequence[float] = (),
 ) -> Predicted:
-    """E[x], Var[x] = E[Var[x | s, z]] + Var[E[x | s, z]] and quantiles of the next observation.
+    """Predict E[x], Var[x] = E[Var[x | s, z]] + Var[E[x | s, z]] and quantiles of the next x.
 
-    Over `num_samples` draws of a state s from the filter's belief, and of z ~ prior(s). A
+    They are over `num_samples` draws of a state s from the filter's belief, and of z ~ prior(s). A
     `VariationalFilter` carries one sampled past: its s is always the same, and what it does not
     know of the past is not in the spread. A `ParticleFilter` has that too.
 
@@ -79,7 +79,7 @@ def run_predictive(
     num_samples: int = 128,
     levels: Sequence[float] = (),
 ) -> tuple[Belief, Filtered, Predicted]:
-    """`run`, with the same numbers, and what `predict` says before each step, time first.
+    """Filter as `run` does, with the same numbers, and `predict` before each step.
 
     The arguments are those of `run` and of `predict`.
     """
@@ -165,7 +165,7 @@ def no_steps(
 
 
 class Forecast(eqx.Module):
-    """What may come: draws of x_{t+1}, ..., x_{t+horizon} and their summary.
+    """What may come, as draws of x_{t+1}, ..., x_{t+horizon} and their summary.
 
     `mean` averages the emissions' means, which is steadier than averaging `samples`.
     `quantiles[i]` belongs to `levels[i]`, element by element.
@@ -199,7 +199,7 @@ def forecast(
 def generate(
     model: AbstractModel, num_steps: int, key: PRNGKeyArray, *, x0: Any = None
 ) -> tuple[Float[Array, "time *event"], Latent]:
-    """(xs, zs): one sequence simulated from the model itself."""
+    """Simulate one sequence from the model itself: (xs, zs)."""
     require_model(model)
     require_key(key)
     num_steps = require_positive("num_steps", num_steps)
@@ -209,7 +209,7 @@ def generate(
 
 
 def require_levels(levels: Any) -> tuple[float, ...]:
-    """Probabilities of quantiles."""
+    """Return the probabilities of quantiles, and refuse those outside of (0, 1)."""
     try:
         values = np.atleast_1d(np.asarray(levels, dtype=float))
     except (TypeError, ValueError):
@@ -248,7 +248,7 @@ def _generate(model: AbstractModel, x0: Any, key: PRNGKeyArray, num_steps: int) 
 
 
 def simulate(model: AbstractModel, state: State, num_steps: int, key: PRNGKeyArray) -> Any:
-    """(xs, emission means, zs) of the model run freely: z ~ prior, x ~ emission, advance."""
+    """Run the model freely, z ~ prior and x ~ emission: (xs, emission means, zs)."""
 
     def step(state: State, t: Array) -> Any:
         key_z, key_x = jax.random.split(jax.random.fold_in(key, t))

@@ -39,7 +39,7 @@ class Filtered(eqx.Module):
 
 
 class AbstractFilter(eqx.Module):
-    """A way to carry beliefs through time."""
+    """A way to carry beliefs through time, one observation after another."""
 
     @abstractmethod
     def init(self, model: AbstractModel, x0: Float[Array, " *event"] | None = None) -> Carry:
@@ -59,7 +59,7 @@ class AbstractFilter(eqx.Module):
 
     @abstractmethod
     def draw(self, model: AbstractModel, carry: Carry, key: PRNGKeyArray) -> State:
-        """A model state to forecast from."""
+        """Draw a model state to forecast from."""
 
 
 def require_fitting(filter: Any, model: Any) -> None:

@@ -12,12 +12,12 @@ from varfilter.observation import Observation
 class KalmanFilter(AbstractFilter):
     """The marginal recursion in square-root form; `bound` is exactly log p(x_t | x_<t).
 
-    The carry is the predicted Gaussian of z_t, which is also a state of the model
-    (spec 10.4, reading a). Missing elements are marginalised out exactly.
+    The carry is the predicted Gaussian of z_t, which is also a state of the model: no past is
+    sampled. Missing elements are marginalised out exactly.
     """
 
     def init(self, model: AbstractModel, x0: Float[Array, " observed"] | None = None) -> Gaussian:
-        """N(m_1, P_1)."""
+        """Begin at N(m_1, P_1), and refuse models that it is not exact for."""
         if not isinstance(model, LinearGaussian):
             raise TypeError(
                 f"`KalmanFilter` is exact only for `LinearGaussian`; got `{type(model).__name__}`."
@@ -42,5 +42,5 @@ class KalmanFilter(AbstractFilter):
         return kalman_predict(model, posterior), filtered
 
     def draw(self, model: AbstractModel, carry: Gaussian, key: PRNGKeyArray) -> Gaussian:
-        """The predicted Gaussian itself: it carries its uncertainty along."""
+        """Return the predicted Gaussian itself: it carries its uncertainty along."""
         return carry

@@ -31,12 +31,13 @@ class ParticleInfo(eqx.Module):
 
 
 class ParticleFilter(AbstractFilter):
-    """log p-hat(x_t | x_<t) = log sum_i W_i w_i,  w_i = p(x_t | z_i) p(z_i) / q(z_i)   (spec 10.3).
+    """log p-hat(x_t | x_<t) = log sum_i W_i w_i,  w_i = p(x_t | z_i) p(z_i) / q(z_i).
 
     Particles are resampled (systematically) when their effective sample size falls below
     `resample_below` of their number: 0 never resamples, which makes the summed bound
-    IWAE's; 1 always does, which is FIVO's; in between it adapts. `ParticleFilter(Prior())`
-    is the bootstrap filter. No gradient flows through the choice of ancestors.
+    IWAE's (Burda et al. 2016); 1 always does, which is FIVO's (Maddison et al. 2017); in
+    between it adapts. `ParticleFilter(Prior())` is the bootstrap filter. No gradient flows
+    through the choice of ancestors.
     """
 
     inference: AbstractInference
@@ -67,7 +68,7 @@ class ParticleFilter(AbstractFilter):
     def init(
         self, model: AbstractModel, x0: Float[Array, " *event"] | None = None
     ) -> ParticleCarry:
-        """All particles in the model's initial state, equally weighted."""
+        """Put all particles into the model's initial state, equally weighted."""
         one = (model.init(fill_first(model, x0)), self.inference.init(model))
         states, memories = jax.tree.map(
             lambda leaf: jnp.broadcast_to(leaf, (self.num_particles, *jnp.shape(leaf))), one
@@ -132,7 +133,7 @@ class ParticleFilter(AbstractFilter):
         return ParticleCarry(states, memories, log_weights), filtered
 
     def draw(self, model: AbstractModel, carry: ParticleCarry, key: PRNGKeyArray) -> State:
-        """The state of one particle, drawn by weight."""
+        """Draw the state of one particle, by weight."""
         index = jax.random.categorical(key, carry.log_weights)
         return jax.tree.map(lambda leaf: leaf[index], carry.states)
 
@@ -145,7 +146,10 @@ class ParticleFilter(AbstractFilter):
 def systematic(
     log_weights: Float[Array, " num_particles"], key: PRNGKeyArray
 ) -> Int[Array, " num_particles"]:
-    """Ancestor indices: particle i appears floor or ceil of N w_i times, N w_i on average."""
+    """Draw ancestors systematically, all by one uniform number, which keeps their variance low.
+
+    Particle i appears floor or ceil of N w_i times, N w_i on average.
+    """
     num_particles = log_weights.shape[0]
     weights = jax.nn.softmax(log_weights)
     offset = jax.random.uniform(key, (), weights.dtype)

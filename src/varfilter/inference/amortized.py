@@ -47,7 +47,7 @@ class Amortized(AbstractInference):
         *,
         kl_weight: float | Float[Array, ""] = 1.0,
     ) -> Inferred:
-        """The network's answer."""
+        """Ask the network once."""
         posterior = self.network(model.prior(state), state, observation)
         return Inferred(posterior, memory, jnp.zeros((0,)))
 
@@ -77,12 +77,12 @@ class MLPPosterior(eqx.Module):
         self.like = Signature(shapes.prior)
 
     def __call__(self, prior: Any, state: State, observation: Observation) -> Any:
-        """q(z_t | x_t, state_t)."""
+        """Return q(z_t | x_t, state_t)."""
         inputs = jnp.concatenate([jnp.ravel(observation.filled), flat(state)])
         return posterior_like(self.like, self.out(self.trunk(inputs)))
 
 
 def posterior_like(like: Signature, parameters: Float[Array, " size"]) -> Any:
-    """The posterior of the structure of `like` whose parameters are the given vector."""
+    """Build the posterior of the structure of `like` from the vector of its parameters."""
     zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, parameters.dtype), like.shapes)
     return stabilised(ravel_pytree(zeros)[1](parameters))

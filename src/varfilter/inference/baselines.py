@@ -27,7 +27,7 @@ Model = TypeVar("Model", bound=AbstractModel)
 
 
 class VRNNPosterior(eqx.Module):
-    """q = N(net[φ_x(x_t), h_{t-1}])   (Chung et al. 2015; spec 3.1)."""
+    """q = N(net[φ_x(x_t), h_{t-1}])   (Chung et al. 2015)."""
 
     trunk: Dense
     out: LatentHead
@@ -56,14 +56,14 @@ class VRNNPosterior(eqx.Module):
         self.out = LatentHead(hidden_size, model.latent_size, keys=jax.random.split(key_out))
 
     def __call__(self, prior: Normal, state: VRNNState, observation: Observation) -> Normal:
-        """q(z_t | x_t, h_{t-1})."""
+        """Return q(z_t | x_t, h_{t-1})."""
         return self.out(self.trunk(jnp.concatenate([observation.features.units, state.hidden])))
 
 
 class SRNNPosterior(eqx.Module):
-    """q = N(net[x_t, h_t]): the baseline of the AVF paper's code (spec 4.2).
+    """q = N(net[x_t, h_t]): the baseline of the AVF paper's code.
 
-    It sees neither z_{t-1} nor the prior.
+    Unlike the posterior of Fraccaro et al. (2016) it sees neither z_{t-1} nor the prior.
     """
 
     trunk: Dense
@@ -88,13 +88,13 @@ class SRNNPosterior(eqx.Module):
         self.out = LatentHead(hidden_size, model.latent_size, keys=jax.random.split(key_out))
 
     def __call__(self, prior: Normal, state: SRNNState, observation: Observation) -> Normal:
-        """q(z_t | x_t, h_t)."""
+        """Return q(z_t | x_t, h_t)."""
         inputs = jnp.concatenate([jnp.ravel(observation.filled), state.hidden])
         return self.out(self.trunk(inputs))
 
 
 class SRNNResidualPosterior(eqx.Module):
-    """a_t = net[x_t, h_t];  q = N(mean of p + m[a_t, z_{t-1}], v[a_t, z_{t-1}])   (spec 4.3).
+    """a_t = net[x_t, h_t];  q = N(mean of p + m[a_t, z_{t-1}], v[a_t, z_{t-1}]).
 
     The filtering posterior of Fraccaro et al. (2016): it sees the last latent, and says how
     far the prior's mean is off. Mean and log-variance have a hidden layer each.
@@ -132,7 +132,7 @@ class SRNNResidualPosterior(eqx.Module):
         self.log_var = linear(hidden_size, latent_size, key=keys[4])
 
     def __call__(self, prior: Normal, state: SRNNState, observation: Observation) -> Normal:
-        """q(z_t | x_t, h_t, z_{t-1})."""
+        """Return q(z_t | x_t, h_t, z_{t-1})."""
         inputs = jnp.concatenate([jnp.ravel(observation.filled), state.hidden])
         seen = jnp.concatenate([self.trunk(inputs), state.z])
         mean = prior.mean + self.mean(self.mean_hidden(seen))
@@ -140,7 +140,7 @@ class SRNNResidualPosterior(eqx.Module):
 
 
 class SVGPosterior(eqx.Module):
-    """q = N(net[LSTM(encoder(x_t), ...)]): it has a memory of its own   (spec 5.1).
+    """q = N(net[LSTM(encoder(x_t), ...)]): it has a memory of its own   (Denton, Fergus 2018).
 
     The encoder is the model's, and learns from both of its duties.
     """
@@ -163,7 +163,7 @@ class SVGPosterior(eqx.Module):
     def __call__(
         self, memory: Hidden, prior: Normal, state: SVGState, observation: Observation
     ) -> tuple[Hidden, Normal]:
-        """(the LSTM after x_t, q(z_t | x_<=t))."""
+        """Return the LSTM's state after x_t, and q(z_t | x_<=t)."""
         memory = self.lstm(self.lstm.project(observation.features.code), memory)
         return memory, self.out(memory[0])
 

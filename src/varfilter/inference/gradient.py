@@ -53,7 +53,7 @@ class GradientDescent(AbstractInference):
         *,
         kl_weight: float | Float[Array, ""] = 1.0,
     ) -> Inferred:
-        """Descend from the prior."""
+        """Descend the free energy, beginning at the prior."""
         # q is the solution of an optimisation: the model learns at q, not through the descent.
         model, state, x = detach((model, state, observation.x))
         prior = model.prior(state)
@@ -75,7 +75,7 @@ class GradientDescent(AbstractInference):
 def descend(
     optimizer: optax.GradientTransformation, gradient: Any, state: Any, parameters: Any
 ) -> tuple[Any, Any]:
-    """(step to add to the parameters, optimizer state).
+    """Return the step to add to the parameters, and the optimizer's state after it.
 
     Optax mixes integer counts with floats, which strict promotion (our tests, and the habit
     of careful users) refuses; the standard rules hold inside this call only.

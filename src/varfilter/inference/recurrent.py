@@ -19,7 +19,7 @@ from varfilter.observation import Observation
 
 @runtime_checkable
 class RecurrentNetwork(Protocol):
-    """A network with a memory."""
+    """A posterior network that carries a memory from step to step."""
 
     def init(self) -> Memory:
         """The memory before the first step."""
@@ -28,7 +28,7 @@ class RecurrentNetwork(Protocol):
     def __call__(
         self, memory: Memory, prior: Any, state: State, observation: Observation
     ) -> tuple[Memory, Any]:
-        """(memory after this observation, q)."""
+        """Return the memory after this observation, and q."""
         ...
 
 
@@ -63,7 +63,7 @@ class Recurrent(AbstractInference):
         *,
         kl_weight: float | Float[Array, ""] = 1.0,
     ) -> Inferred:
-        """The network's answer."""
+        """Ask the network once, and keep its memory."""
         memory, posterior = self.network(memory, model.prior(state), state, observation)
         return Inferred(posterior, memory, jnp.zeros((0,)))
 

@@ -30,9 +30,10 @@ from varfilter.model import AbstractModel
 class EndToEnd(eqx.Module):
     """The learner for any filter: d/d(θ, φ) of the summed -bound, through every step.
 
-    This is the true gradient of the evidence bound of `Amortized` and `Recurrent` inference
-    (the original code trained them on something else: spec 9.2), of the IWAE and FIVO bounds
-    of a `ParticleFilter`, and of the exact likelihood of a `KalmanFilter`.
+    This is the true gradient of the evidence bound of `Amortized` and `Recurrent` inference, of
+    the IWAE and FIVO bounds of a `ParticleFilter`, and of the exact likelihood of a
+    `KalmanFilter`. (The original code detached z, so that its baselines learned nothing from
+    later steps.)
     """
 
     theta: optax.GradientTransformation | None = eqx.field(static=True)
@@ -52,7 +53,7 @@ class EndToEnd(eqx.Module):
         self.complete = complete
 
     def init(self, model: AbstractModel, filter: AbstractFilter) -> LearnerState:
-        """Begin."""
+        """Begin, with fresh optimizers."""
         return init_state(model, filter, self.theta, self.phi)
 
     def update(
@@ -65,7 +66,7 @@ class EndToEnd(eqx.Module):
         x0: Any = None,
         kl_weight: float | Float[Array, ""] = 1.0,
     ) -> tuple[LearnerState, Metrics]:
-        """One update of θ and φ on a batch (batch, time, *event)."""
+        """Update θ and φ once, on a batch (batch, time, *event)."""
         batch = require_sequences(state, xs, mask, x0, key, complete=self.complete)
         return _update(self, state, batch, key, require_weight("kl_weight", kl_weight))
 
@@ -118,7 +119,7 @@ def filter_batch(
 
 
 def averages(filtered: Filtered, mask: Array) -> dict[str, Any]:
-    """The per-step averages that `Metrics` reports."""
+    """Average over the steps what `Metrics` reports."""
     free_energy = masked_mean(-filtered.bound, mask)
     info = filtered.info
     if not isinstance(info, VariationalInfo):

@@ -34,7 +34,7 @@ def recurrence_gradient(
     transitions: Transition,
     gradients: Any,
 ) -> Any:
-    """dL/dθ through the states, for an L with dL/dstate_t = `gradients`, both (batch, time, ...).
+    """Compute dL/dθ through the states, where dL/dstate_t = `gradients`, (batch, time, ...).
 
     With λ_t = dL/dstate_t + (d state_{t+1} / d state_t)^T λ_{t+1}, it is the sum over t of
     (d state_t / dθ)^T λ_t, each state_t seen as a function of its own transition's θ.
@@ -57,7 +57,7 @@ def recurrence_gradient(
 
 
 def _adjoints(model: AbstractModel, transitions: Transition, gradients: Any) -> tuple[Any, Any]:
-    """(λ of the first state, λ of the state after each step) of one sequence."""
+    """Compute λ of the first state, and λ of the state after each step, of one sequence."""
     features = jax.vmap(model.embed)(transitions.filled)
 
     def step(after: Any, inputs: Any) -> tuple[Any, Any]:

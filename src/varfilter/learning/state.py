@@ -72,7 +72,7 @@ def init_state(
     theta: optax.GradientTransformation | None,
     phi: optax.GradientTransformation | None,
 ) -> LearnerState:
-    """Both modules with fresh optimizers."""
+    """Begin to learn both modules, with fresh optimizers."""
     require_fitting(filter, model)
     model, filter = strong((model, filter))
     zero = jnp.zeros((), jnp.int32)
@@ -90,7 +90,7 @@ def init_state(
 def require_optimizers(
     theta: optax.GradientTransformation | None, phi: optax.GradientTransformation | None
 ) -> None:
-    """Optimizers of the model and of the inference."""
+    """Refuse what are no optimizers of the model and of the inference."""
     require_optimizer("theta", theta, without="to hold the model fixed")
     require_optimizer("phi", phi, without="to hold the inference fixed")
 
@@ -98,7 +98,7 @@ def require_optimizers(
 def require_sequences(
     state: Any, xs: Any, mask: Any, x0: Any, key: PRNGKeyArray, *, complete: bool
 ) -> Sequences:
-    """A batch of sequences of the shape of the model that is being learned."""
+    """Return a checked batch of sequences of the shape that the learned model has."""
     if not isinstance(state, LearnerState):
         raise TypeError(
             f"`state` must be a `LearnerState`, from `init` or an earlier `update`;"
@@ -133,7 +133,7 @@ def guarded_update(
     module: Module,
     gradient: Any,
 ) -> tuple[Module, Any, Bool[Array, ""]]:
-    """(module, optimizer state, skipped) after one step; both unchanged where it was skipped.
+    """Make one step: (module, optimizer state, skipped), both unchanged where it was skipped.
 
     `optimizer=None` holds the module fixed.
     """
@@ -162,7 +162,7 @@ def finish(
     phi_state: Any,
     num_skipped: Int[Array, ""],
 ) -> LearnerState:
-    """The state after an update, with its counters."""
+    """Make the state after an update, with its counters."""
     return LearnerState(
         model,
         filter,

@@ -31,7 +31,7 @@ def gradients(
     *,
     complete: bool = False,
 ) -> tuple[Any, Any]:
-    """(dF/dθ, dF/dφ) of a batch, by back-propagation through the whole loop.
+    """Compute (dF/dθ, dF/dφ) of a batch, by back-propagation through the whole loop.
 
     `complete` promises that nothing is missing: frames are then embedded at once, before the scan.
     """

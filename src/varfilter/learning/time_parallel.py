@@ -68,7 +68,7 @@ class TimeParallel(eqx.Module):
         self.complete = complete
 
     def init(self, model: AbstractModel, filter: AbstractFilter) -> LearnerState:
-        """Begin; refuses filters that are not local."""
+        """Begin, with fresh optimizers; filters that are not local are refused."""
         state = init_state(model, filter, self.theta, self.phi)
         require_local(filter)
         return state
@@ -83,7 +83,7 @@ class TimeParallel(eqx.Module):
         x0: Any = None,
         kl_weight: float | Float[Array, ""] = 1.0,
     ) -> tuple[LearnerState, Metrics]:
-        """One update of θ and `num_phi_steps` of φ on a batch (batch, time, *event)."""
+        """Update θ once and φ `num_phi_steps` times, on a batch (batch, time, *event)."""
         batch = require_sequences(state, xs, mask, x0, key, complete=self.complete)
         return _update(self, state, batch, key, require_weight("kl_weight", kl_weight))
 
@@ -110,7 +110,7 @@ class Scored(eqx.Module):
 
 
 def require_local(filter: AbstractFilter) -> VariationalFilter:
-    """A variational filter whose inference learns from each step alone."""
+    """Refuse all but a variational filter whose inference learns from each step alone."""
     if not isinstance(filter, VariationalFilter) or not filter.inference.is_local:
         inner = getattr(filter, "inference", None)
         name = type(filter).__name__ + (f"({type(inner).__name__})" if inner is not None else "")
@@ -283,7 +283,7 @@ def inference_loss(
 
 
 def _random_slices(tree: Any, num_slices: int, key: PRNGKeyArray) -> Any:
-    """(batch, time, ...) as (num_slices, size, ...): each problem once, in random order.
+    """Cut (batch, time, ...) into (num_slices, size, ...): each problem once, at random.
 
     Where the count does not divide, the last slice is filled up with further random problems.
     """

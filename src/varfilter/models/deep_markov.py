@@ -40,7 +40,7 @@ class GatedTransition(eqx.Module):
         self.log_var = linear(latent_size, latent_size, key=keys[5])
 
     def __call__(self, z: Float[Array, " latent"]) -> Normal:
-        """The distribution of the next latent."""
+        """Return the distribution of the next latent."""
         g = jax.nn.sigmoid(self.gate_out(self.gate(z)))
         n = self.proposal_out(self.proposal(z))
         log_var = self.log_var(jax.nn.relu(n))
@@ -86,7 +86,7 @@ class DeepMarkov(AbstractModel):
         return self.initial.stabilised()
 
     def embed(self, x: Float[Array, " *event"]) -> None:
-        """Nothing: the recurrence does not need x_t."""
+        """Return nothing: the recurrence does not need x_t."""
         return None
 
     def prior(self, state: Normal) -> Normal:
@@ -98,5 +98,5 @@ class DeepMarkov(AbstractModel):
         return self.head(self.decoder(z))
 
     def advance(self, state: Normal, z: Float[Array, " latent"], features: None) -> Normal:
-        """p(z_{t+1} | z_t)."""
+        """Predict the next latent: p(z_{t+1} | z_t)."""
         return self.transition(z)

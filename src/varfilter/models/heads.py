@@ -1,4 +1,4 @@
-"""Output heads: from a decoder's last layer, or its maps, to the distribution of x_t."""
+"""Heads: from a network's last layer, or its maps, to the distribution of x_t or of z_t."""
 
 import math
 from collections.abc import Sequence
@@ -51,7 +51,7 @@ class NormalHead(eqx.Module):
         self.shape = shape
 
     def __call__(self, hidden: Float[Array, " hidden"]) -> Normal:
-        """The distribution of x given the decoder's last layer."""
+        """Return the distribution of x given the decoder's last layer."""
         mean = self.mean(hidden).reshape(self.shape)
         return Normal(mean, self.log_var.reshape(self.shape)).stabilised()
 
@@ -71,7 +71,7 @@ class LatentHead(eqx.Module):
         self.log_var = linear(hidden_size, latent_size, key=key_log_var)
 
     def __call__(self, hidden: Float[Array, " hidden"]) -> Normal:
-        """The distribution of z given the last hidden layer."""
+        """Return the distribution of z given the last hidden layer."""
         return Normal(self.mean(hidden), self.log_var(hidden)).stabilised()
 
 
@@ -106,7 +106,7 @@ class VaryingNormalHead(eqx.Module):
         self.width = width
 
     def __call__(self, hidden: Float[Array, " hidden"]) -> Normal | DiscretizedNormal:
-        """The distribution of x given the decoder's last layer."""
+        """Return the distribution of x given the decoder's last layer."""
         mean = self.mean(hidden).reshape(self.shape)
         log_var = jnp.clip(self.log_var(hidden), *self.log_var_range).reshape(self.shape)
         if self.width is None:
@@ -125,12 +125,12 @@ class BernoulliHead(eqx.Module):
         self.shape = shape
 
     def __call__(self, hidden: Float[Array, " hidden"]) -> Bernoulli:
-        """The distribution of x given the decoder's last layer."""
+        """Return the distribution of x given the decoder's last layer."""
         return Bernoulli(self.logits(hidden).reshape(self.shape))
 
 
 class NormalImage(eqx.Module):
-    """From two maps a channel: the mean through a sigmoid, and the log-variance, at least -10.
+    """Two maps a channel make its mean, through a sigmoid, and its log-variance, at least -10.
 
     Pixels lie in [0, 1] on levels `width` apart; `width=None` gives a density instead. `std` is
     the standard deviation at a map of zero, near which learning starts.
@@ -141,7 +141,7 @@ class NormalImage(eqx.Module):
     std: float = eqx.field(static=True, default=1.0)
 
     def __call__(self, maps: Float[Array, "_maps height width"]) -> Normal | DiscretizedNormal:
-        """The distribution of a frame given the decoder's maps."""
+        """Return the distribution of a frame given the decoder's maps."""
         mean, log_var = jnp.split(maps, 2)
         mean = jax.nn.sigmoid(mean)
         log_var = jnp.maximum(log_var + 2.0 * math.log(self.std), -10.0)
@@ -151,12 +151,12 @@ class NormalImage(eqx.Module):
 
 
 class BernoulliImage(eqx.Module):
-    """From one map a channel: P(pixel = 1) = sigmoid(map)."""
+    """One map a channel makes its probabilities: P(pixel = 1) = sigmoid(map)."""
 
     num_maps: ClassVar[int] = 1
 
     def __call__(self, maps: Float[Array, "_maps height width"]) -> Bernoulli:
-        """The distribution of a frame given the decoder's maps."""
+        """Return the distribution of a frame given the decoder's maps."""
         return Bernoulli(maps)
 
 
@@ -190,10 +190,11 @@ class ColumnFamily(Protocol):
 
 
 class ColumnHead(eqx.Module):
-    """Numeric columns: N(W h + b, exp(l)) with l = V h + c held softly to `log_var_range`.
+    """Numeric columns are N(W h + b, exp(l)) with l = V h + c held softly to `log_var_range`.
 
-    Binary ones: sigmoid(W h + b). Counts: as numeric ones, with the mass of each level. Give the
-    families of the data set: `head=functools.partial(ColumnHead, families=dataset.family)`.
+    Binary columns have P(x = 1) = sigmoid(W h + b), and counts are as numeric columns, with the
+    mass of each level. Give the families of the data set:
+    `head=functools.partial(ColumnHead, families=dataset.family)`.
     """
 
     mean: eqx.nn.Linear
@@ -237,7 +238,7 @@ class ColumnHead(eqx.Module):
         self.log_var = linear(hidden_size, num_spread, key=key_log_var) if num_spread else None
 
     def __call__(self, hidden: Float[Array, " hidden"]) -> Joint:
-        """The distribution of a row given the decoder's last layer."""
+        """Return the distribution of a row given the decoder's last layer."""
         numeric, spread = len(self.numeric), len(self.numeric) + len(self.counts)
         mean = self.mean(hidden)
         parts: list[tuple[AbstractDistribution, tuple[int, ...]]] = []
@@ -254,7 +255,7 @@ class ColumnHead(eqx.Module):
         return Joint(tuple(part for part, _ in parts), tuple(places for _, places in parts))
 
     def _held(self, log_var: Float[Array, " spread"]) -> Float[Array, " spread"]:
-        """Softly: a clipped log-variance has no gradient to come back by."""
+        """Hold log-variances in range, softly: clipped ones have no gradient to come back by."""
         low, high = self.log_var_range
         finest = [2.0 * math.log(FINEST_LEVEL * width) for width in self.width]
         floor = jnp.array([low] * len(self.numeric) + [max(low, f) for f in finest], log_var.dtype)
@@ -279,13 +280,13 @@ def num_elements(shape: tuple[int, ...]) -> int:
 
 
 def _bounds(values: Sequence[float | int | None]) -> tuple[float | None, ...] | None:
-    """None where no column is bounded: the mass of an edge need not be compiled then."""
+    """Give None where no column is bounded: the mass of an edge need not be compiled then."""
     bounds = tuple(None if value is None else float(value) for value in values)
     return None if all(bound is None for bound in bounds) else bounds
 
 
 def _require_families(families: Sequence[ColumnFamily], shape: tuple[int, ...]) -> None:
-    """One for each column, of the kinds that a column can have."""
+    """Refuse families that are not one for each column, or not of the kinds a column can have."""
     if shape != (len(families),):
         raise ValueError(
             f"`families` must have one for each element of a row, of shape {shape}; got"

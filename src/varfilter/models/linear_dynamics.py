@@ -60,7 +60,7 @@ class LinearDynamics(AbstractModel):
         return self.initial.stabilised()
 
     def embed(self, x: Float[Array, " *event"]) -> None:
-        """Nothing: the recurrence does not need x_t."""
+        """Return nothing: the recurrence does not need x_t."""
         return None
 
     def prior(self, state: Normal) -> Normal:
@@ -72,5 +72,5 @@ class LinearDynamics(AbstractModel):
         return self.head(self.decoder(z))
 
     def advance(self, state: Normal, z: Float[Array, " latent"], features: None) -> Normal:
-        """p(z_{t+1} | z_t)."""
+        """Predict the next latent: p(z_{t+1} | z_t)."""
         return Normal(self.transition @ z + self.offset, self.log_var).stabilised()

@@ -26,8 +26,9 @@ class SRNNState(eqx.Module):
 class SRNN(AbstractModel):
     """h_t = LSTM(x_{t-1}, h_{t-1});  z_t ~ N(prior[h_t, z_{t-1}]);  x_t ~ head(decoder[h_t, z_t]).
 
-    The defaults are the paper's model of music (spec 4.1). `head` maps the decoder's last
-    layer to the distribution of x_t: `BernoulliHead`, `NormalHead`, or your own.
+    After Fraccaro et al. (2016), with the past alone; the defaults are the paper's model of
+    music. `head` maps the decoder's last layer to the distribution of x_t: `BernoulliHead`,
+    `NormalHead`, or your own.
     """
 
     lstm: LSTM
@@ -83,7 +84,7 @@ class SRNN(AbstractModel):
         return SRNNState(*hidden, self.z0)
 
     def embed(self, x: Float[Array, " *event"]) -> Float[Array, " gates"]:
-        """The LSTM's input projection."""
+        """Compute what x_t adds to the LSTM's gates."""
         return self.lstm.project(jnp.ravel(x))
 
     def prior(self, state: SRNNState) -> Normal:

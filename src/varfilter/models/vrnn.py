@@ -36,8 +36,8 @@ class VRNN(AbstractModel):
     """z_t ~ N(prior[h_{t-1}]);  x_t ~ head(decoder[φ_z(z_t), h_{t-1}]);
     h_t = LSTM([φ_x(x_t), φ_z(z_t)], h_{t-1})   (Chung et al. 2015).
 
-    The defaults are the paper's model of speech (spec 3.1), but for the head: give one that
-    knows the width of your data's levels.
+    The defaults are the paper's model of speech, but for the head: give one that knows the
+    width of your data's levels.
     """
 
     data_features: Dense
@@ -90,11 +90,11 @@ class VRNN(AbstractModel):
         self.latent_size = latent_size
 
     def init(self, x0: Float[Array, " *event"] | None = None) -> VRNNState:
-        """The learned state; `x0` is ignored, for the LSTM takes no x without its z (spec 1.5)."""
+        """The learned state; `x0` is ignored, for the LSTM takes no x without its z."""
         return VRNNState(*self.lstm.init())
 
     def embed(self, x: Float[Array, " *event"]) -> VRNNFeatures:
-        """φ_x(x_t)."""
+        """Compute φ_x(x_t), and what it adds to the LSTM's gates."""
         units = self.data_features(jnp.ravel(x))
         return VRNNFeatures(units, self.lstm.project(units))
 

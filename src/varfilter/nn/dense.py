@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 
 def linear(in_size: int, out_size: int, *, gain: float = 1.0, key: PRNGKeyArray) -> eqx.nn.Linear:
-    """W x + b with W ~ N(0, gain^2 * 2 / (in + out)) and b = 0."""
+    """Build W x + b with W ~ N(0, gain^2 * 2 / (in + out)) and b = 0."""
     # Its shapes alone: Equinox's own random numbers would be drawn (and compiled) for nothing.
     layer = eqx.filter_eval_shape(eqx.nn.Linear, in_size, out_size, key=key)
     std = gain * (2.0 / (in_size + out_size)) ** 0.5
@@ -46,7 +46,7 @@ class Dense(eqx.Module):
         self.out_size = sizes[-1]
 
     def __call__(self, x: Float[Array, " in"]) -> Float[Array, " hidden"]:
-        """The last hidden layer's units."""
+        """Compute the last hidden layer's units."""
         for layer in self.layers:
             x = self.activation(layer(x))
         return x
@@ -77,7 +77,7 @@ class HighwayTrunk(eqx.Module):
         )
 
     def __call__(self, x: Float[Array, " in"]) -> Float[Array, " hidden"]:
-        """The last layer's units."""
+        """Compute the last layer's units."""
         for index, (layer, gate) in enumerate(zip(self.layers, self.gates, strict=True)):
             carried = self.carry(x) if index == 0 else x
             g = jax.nn.sigmoid(gate(x))

@@ -53,7 +53,7 @@ class LSTM(eqx.Module):
         return self.initial_hidden, self.initial_cell
 
     def project(self, x: Float[Array, " in"]) -> Float[Array, " gates"]:
-        """W_x x + b_x + b_h: all that depends on the early input alone."""
+        """Compute W_x x + b_x + b_h: all that depends on the early input alone."""
         return self.input_weight @ x + self.input_bias + self.hidden_bias
 
     def __call__(
@@ -62,7 +62,7 @@ class LSTM(eqx.Module):
         hidden: Hidden,
         late: Float[Array, " late"] | None = None,
     ) -> Hidden:
-        """(h', c')."""
+        """Return (h', c')."""
         h, c = hidden
         gates = projected + self.hidden_weight @ h
         if self.late_weight is not None and late is not None:

@@ -205,7 +205,7 @@ def _gradients(digits: str, tolerance: float) -> list[Row]:
 
 
 def _gradient_differences(num_iterations: int) -> dict[str, float]:
-    """|g - g'| / |g'| for θ and φ, on a ragged batch with missing elements and missing steps."""
+    """Compute |g - g'| / |g'| for θ and φ, on a ragged batch with missing elements and steps."""
     model, filter = _srnn(num_iterations)
     xs = jnp.stack([jnp.asarray(_with_gaps(_observations(model, 6, seed))) for seed in (5, 6)])
     batch = Sequences(xs, jnp.stack([jnp.ones(6, bool), jnp.arange(6) < 4]), None)
@@ -247,7 +247,7 @@ def _drivers() -> list[Row]:
 
 @contextmanager
 def _quick_compilation() -> Iterator[None]:
-    """Nearly all the time goes into compiling programs that run once: spend less of it."""
+    """Compile with less care: nearly all the time goes into programs that run once."""
     before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", True)
     try:
@@ -300,7 +300,7 @@ def _observations(model: AbstractModel, num_steps: int, seed: int = 1) -> np.nda
 
 
 def _with_gaps(xs: np.ndarray) -> np.ndarray:
-    """`xs` without some single elements and without one whole step."""
+    """Hide some single elements of `xs`, and one whole step."""
     xs = np.array(xs)
     xs[1, 0] = xs[3, -1] = xs[-1, 0] = np.nan
     xs[2] = np.nan

@@ -91,7 +91,7 @@ def _run_batch(
     masks: Bool[Array, "batch time"],
     key: PRNGKeyArray,
 ) -> tuple[tuple[Belief, Filtered], Any]:
-    """((beliefs, results), d(summed bound)/d(model, filter)): all that is compiled for a batch."""
+    """Return ((beliefs, results), d(summed bound)/d(model, filter)) of a batch."""
 
     def total(modules: tuple[AbstractModel, AbstractFilter]) -> Any:
         model, filter = modules
@@ -114,7 +114,7 @@ def _check_stream(
     key: PRNGKeyArray,
     whole: Filtered,
 ) -> Belief:
-    """Push one by one; returns the belief at half time."""
+    """Push the observations one by one, and return the belief at half time."""
     counter = _Counter()
     stream = Stream(_Counting(filter, counter), model, key)
     counted, half = counter.count, xs.shape[0] // 2
@@ -162,7 +162,7 @@ def _check_chunks(
     sequences: Array,
     key: PRNGKeyArray,
 ) -> None:
-    """The second half from the belief that the first half left, beside other neighbours."""
+    """Filter the second half from the belief that the first half left, beside other rows."""
     beliefs, results = batch
     time, half = sequences.shape[1], sequences.shape[1] // 2
     start_at = jax.tree.map(lambda leaf: jnp.stack([leaf[PADDED]] * 4), beliefs)

@@ -1,4 +1,4 @@
-"""Does a model keep its contract? Shapes, missing data, gradients, purity."""
+"""Does a model keep its contract? Its shapes, missing data, gradients and purity are checked."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ class Rollout(eqx.Module):
     last: State
 
     def at(self, t: int) -> tuple[State, Latent, Float[Array, " *event"]]:
-        """(state_t, z_t, x_t)."""
+        """Return (state_t, z_t, x_t)."""
         return jax.tree.map(lambda leaf: leaf[t], (self.states, self.zs, self.xs))
 
 
@@ -45,7 +45,7 @@ def roll_out(
     *,
     state: State = None,
 ) -> Rollout:
-    """z_t ~ prior, and x_t ~ emission where no `xs` are given; from `state` if there is one."""
+    """Draw z_t ~ prior, and x_t ~ emission where no `xs` are given, from `state` on."""
     state = model.init(None) if state is None else state
     if xs is None:
         nothing = np.full((num_steps, *observation_shape(model)), np.nan)
@@ -54,7 +54,7 @@ def roll_out(
 
 
 def half_missing(xs: Float[Array, "time *event"]) -> Float[Array, "time *event"]:
-    """`xs` with every other element NaN, alternating from step to step."""
+    """Make every other element of `xs` NaN, alternating from step to step."""
     place = np.arange(xs[0].size).reshape(xs.shape[1:])
     steps = np.arange(xs.shape[0]).reshape((-1,) + (1,) * place.ndim)
     return jnp.where(jnp.asarray((place[None] + steps) % 2 == 0), xs, jnp.nan)
@@ -262,7 +262,7 @@ def _check_gradients(report: Report, model: AbstractModel, rollout: Rollout) -> 
 def _log_probs_summed(
     model: AbstractModel, zs: Latent, filled: Array, xs: Array
 ) -> tuple[Array, Array]:
-    """(log p(zs), log p(xs | zs)), differentiable through the recurrence, which is fed `filled`."""
+    """Sum (log p(zs), log p(xs | zs)), differentiable through the recurrence over `filled`."""
 
     def step(state: State, inputs: Any) -> Any:
         z, full, x = inputs

@@ -53,7 +53,10 @@ def save_checkpoint(path: str | Path, checkpoint: Checkpoint) -> None:
 
 
 def load_checkpoint(path: str | Path, like: Any) -> Checkpoint:
-    """What `save_checkpoint` wrote, in a tree of the structure, shapes and dtypes of `like`."""
+    """Read what `save_checkpoint` wrote into a tree of the structure and shapes of `like`.
+
+    Checkpoints of earlier versions load too, where only names changed since (`RENAMED_PARTS`).
+    """
     header, arrays = _saved.read(path, CHECKPOINT)
     leaves: dict[str, Any] = dict(arrays)
     for name, implementation in json.loads(header["keys"]).items():
@@ -74,7 +77,7 @@ def load_checkpoint(path: str | Path, like: Any) -> Checkpoint:
 
 
 def read_manifest(path: str | Path) -> dict[str, Any]:
-    """What a checkpoint's run says of itself, without a tree to load it into."""
+    """Read what a checkpoint's run says of itself, without a tree to load it into."""
     return json.loads(_saved.read(path, CHECKPOINT)[0]["manifest"])
 
 
@@ -90,13 +93,13 @@ def keep_checkpoint(folder: str | Path, checkpoint: Checkpoint, *, num_kept: int
 
 
 def kept_checkpoints(folder: str | Path) -> list[tuple[int, Path]]:
-    """(step, path) of the checkpoints in `folder`, the newest first."""
+    """List (step, path) of the checkpoints in `folder`, the newest first."""
     found = [(NAME.fullmatch(path.name), path) for path in Path(folder).glob("step-*.safetensors")]
     return sorted(((int(m[1]), path) for m, path in found if m), reverse=True)
 
 
 def newest_checkpoint(folder: str | Path, like: Any) -> tuple[Checkpoint | None, list[str]]:
-    """(the newest checkpoint that is whole, why newer ones were refused); None if there is none.
+    """Load the newest checkpoint that is whole (or None), and say why newer ones were refused.
 
     A file that was cut short, or damaged, or is of something else costs the steps since the
     one before it, not the run.
@@ -122,6 +125,6 @@ def _present_name(name: str) -> str:
 
 
 def _named_arrays(tree: Any) -> dict[str, Any]:
-    """The arrays of a tree by where they are, in the tree's order."""
+    """Name the arrays of a tree by where they are, in the tree's order."""
     leaves = jax.tree_util.tree_leaves_with_path(tree)
     return {jax.tree_util.keystr(path): leaf for path, leaf in leaves if eqx.is_array(leaf)}

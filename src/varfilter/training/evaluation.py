@@ -50,7 +50,7 @@ class Evaluation:
 
     @property
     def nats(self) -> float:
-        """Nats per scored step, every sequence with the same weight: the paper's tables."""
+        """Nats per scored step, every sequence with the same weight, as in the paper."""
         return float(np.mean(self.per_sequence))
 
     @property
@@ -60,12 +60,15 @@ class Evaluation:
 
     @property
     def nats_as_published(self) -> float:
-        """As `nats`, but divided by all steps, the first too, which was not scored (spec 1.6)."""
+        """As `nats`, but divided by all steps, the first too, which was not scored.
+
+        The original code divides so, and the paper's tables are most likely its numbers.
+        """
         return float(np.mean(self.free_energy / (self.num_steps + 1)))
 
     @property
     def standard_error(self) -> float:
-        """Of `nats`, over sequences; NaN for a single one."""
+        """The standard error of `nats` over sequences; NaN for a single one."""
         count = len(self.num_steps)
         return float(np.std(self.per_sequence, ddof=1) / count**0.5) if count > 1 else float("nan")
 
@@ -130,7 +133,7 @@ class HeldOut:
     def evaluate(
         self, filter: AbstractFilter, model: AbstractModel, key: PRNGKeyArray
     ) -> Evaluation:
-        """The scores of all sequences."""
+        """Score all sequences of the split."""
         require_fitting(filter, model)
         require_key(key)
         # All batches are started before the first is waited for.
@@ -196,18 +199,18 @@ class Coverage:
 
     @property
     def share(self) -> float:
-        """Of all points."""
+        """The share of all points that lay within the bands."""
         return float(self.covered.sum() / max(self.count.sum(), 1))
 
     @property
     def by_step(self) -> np.ndarray:
-        """Of the points of each step ahead; NaN where there are none."""
+        """The share of each step ahead; NaN where it has no points."""
         axes = tuple(range(1, self.count.ndim))
         return _shares(self.covered.sum(axes), self.count.sum(axes))
 
     @property
     def by_element(self) -> np.ndarray:
-        """Of the points of each element; NaN where there are none."""
+        """The share of each element; NaN where it has no points."""
         return _shares(self.covered.sum(0), self.count.sum(0))
 
 

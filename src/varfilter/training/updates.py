@@ -45,7 +45,7 @@ class Thinning(eqx.Module):
         require_fraction("gaps", self.gaps, "It is the chance that a gap begins at a step.")
 
     def __call__(self, batch: Batch, key: PRNGKeyArray) -> Batch:
-        """The batch with NaN where something is hidden; `gaps` is the chance that one begins."""
+        """Put NaN where something of the batch is hidden; `gaps` is the chance that one begins."""
         key_elements, key_steps = jax.random.split(key)
         hidden = jax.random.uniform(key_elements, batch.xs.shape) < self.elements
         steps = self._in_gaps(batch.xs.shape[:2], key_steps)
@@ -75,14 +75,14 @@ class Fitted(eqx.Module):
 
     @property
     def num_updates(self) -> int:
-        """All updates that were made."""
+        """How many updates were made in all."""
         return int(self.state.num_updates)
 
 
 class Annealing(eqx.Module):
     """The weight of the KL: ((update // updates_per_epoch) / num_epochs)^power, then 1.
 
-    The original's code raises it once an epoch, squared; the paper says linearly.
+    The original code raises it once an epoch, squared; the paper says linearly.
     """
 
     num_epochs: int = eqx.field(static=True, default=0)
