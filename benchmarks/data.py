@@ -239,13 +239,13 @@ def table_update(*, quick: bool) -> float:
     inference = vf.Prior() if quick else vf.Iterative(model, key=KEY)
     adam = optax.adam(1e-4)
     learner = vf.TimeParallel(theta=adam, phi=adam)
-    learning = learner.init(model, vf.VariationalFilter(inference))
+    state = learner.init(model, vf.VariationalFilter(inference))
     subject = SUBJECTS["table"]
     xs = RandomWindows(dataset, subject.num_steps, subject.batch_size).windows(0, KEY).xs
     seconds = []
     for _ in range(2 if quick else 10):
         begin = time.perf_counter()
-        learning, metrics = learner.update(learning, xs, KEY)
+        state, metrics = learner.update(state, xs, KEY)
         jax.block_until_ready(metrics.free_energy)
         seconds.append(time.perf_counter() - begin)
     return 1e3 * statistics.median(seconds[1:])

@@ -100,9 +100,9 @@ def measure(experiment: Experiment) -> dict[str, Any]:
     )
     seconds, before = [], time.perf_counter()
     for fitted in updates:
-        jax.block_until_ready((fitted.learning, fitted.metrics))
+        jax.block_until_ready((fitted.state, fitted.metrics))
         seconds.append(time.perf_counter() - before)
-        if int(fitted.learning.num_skipped):
+        if int(fitted.state.num_skipped):
             sys.exit("an update had no finite gradient")
         before = time.perf_counter()
     return {

@@ -11,7 +11,7 @@ from measure import Race, compiled
 
 import varfilter as vf
 from varfilter.learning import step_by_step
-from varfilter.learning.state import Learning, Sequences, guarded_update
+from varfilter.learning.state import LearnerState, Sequences, guarded_update
 
 TITLES = {"updates": "2. One training update of SRNN: one tape against time-parallel"}
 COLUMNS = {
@@ -39,29 +39,27 @@ def _row(num_iterations: int, *, quick: bool) -> dict[str, Any]:
     optimizer = optax.adam(1e-4)
     # One step of φ in an update, and frames embedded ahead, for both: the work is the same.
     learner = vf.TimeParallel(theta=optimizer, phi=optimizer, complete=True)
-    learning = learner.init(model, vf.VariationalFilter(inference))
+    state = learner.init(model, vf.VariationalFilter(inference))
     rolls = subjects.piano_rolls(model, 2 if quick else 16, 5 if quick else 25)
     x0, xs = rolls[:, 0], rolls[:, 1:]
 
-    def parallel(learning: Learning, xs: Any, x0: Any, key: Any) -> Any:
-        after, _ = learner.update(learning, xs, key, x0=x0)
+    def parallel(state: LearnerState, xs: Any, x0: Any, key: Any) -> Any:
+        after, _ = learner.update(state, xs, key, x0=x0)
         return (after.theta_state, after.phi_state), (after.model, after.filter)
 
-    def tape(learning: Learning, xs: Any, x0: Any, key: Any) -> Any:
+    def tape(state: LearnerState, xs: Any, x0: Any, key: Any) -> Any:
         key_filter, _ = jax.random.split(key)  # as the learner does, for the same draws
         batch = Sequences(xs, jnp.ones(xs.shape[:2], bool), x0)
         theta, phi = step_by_step.gradients(
-            learning.model, learning.filter, batch, key_filter, jnp.ones(()), complete=True
+            state.model, state.filter, batch, key_filter, jnp.ones(()), complete=True
         )
-        model, theta_state, _ = guarded_update(
-            optimizer, learning.theta_state, learning.model, theta
-        )
-        filter, phi_state, _ = guarded_update(optimizer, learning.phi_state, learning.filter, phi)
+        model, theta_state, _ = guarded_update(optimizer, state.theta_state, state.model, theta)
+        filter, phi_state, _ = guarded_update(optimizer, state.phi_state, state.filter, phi)
         return (theta_state, phi_state), (model, filter)
 
-    arguments = (learning, xs, x0, subjects.KEY)
+    arguments = (state, xs, x0, subjects.KEY)
     contestants = {each.__name__: compiled(each, *arguments)[0] for each in (parallel, tape)}
-    states = (learning.theta_state, learning.phi_state)
+    states = (state.theta_state, state.phi_state)
     ours, theirs = (_gradients(call(), states) for call in contestants.values())
     difference = jnp.linalg.norm(ours - theirs) / jnp.linalg.norm(theirs)
     race = Race(contestants, num_rounds=3 if quick else 11)

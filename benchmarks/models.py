@@ -25,16 +25,17 @@ from rich.console import Console
 from rich.table import Table
 
 import varfilter as vf
-from varfilter.models import VaryingNormalHead, presets
+from varfilter.experiments import published_model
+from varfilter.models import VaryingNormalHead
 from varfilter.nn import VGG
 
 KEY = jax.random.key(0)
 # The paper's lengths; the batches are those of the paper, but for the video's, cut to fit.
 PRESETS = {
-    "vrnn_timit": {"batch": 64, "steps": 39},
-    "srnn_timit": {"batch": 64, "steps": 39},
-    "srnn_music": {"batch": 16, "steps": 24},
-    "svg_kth": {"batch": 2, "steps": 20},
+    "vrnn-timit": {"batch": 64, "steps": 39},
+    "srnn-timit": {"batch": 64, "steps": 39},
+    "srnn-music": {"batch": 16, "steps": 24},
+    "svg-kth": {"batch": 2, "steps": 20},
 }
 COLUMNS = [
     ("preset", "preset", "{}"),
@@ -98,7 +99,7 @@ def measure(preset: str, batch: int | None, *, quick: bool) -> dict[str, Any]:
     num_steps = 3 if quick else PRESETS[preset]["steps"]
     shape = model.emission(model.init(None), model.prior(model.init(None)).mean).shape
     xs = jax.random.uniform(KEY, (num_sequences, num_steps + 1, *shape))
-    xs = jnp.round(xs) if preset == "srnn_music" else xs
+    xs = jnp.round(xs) if preset == "srnn-music" else xs
 
     adam = optax.adam(1e-4)
     contestants = {
@@ -109,45 +110,45 @@ def measure(preset: str, batch: int | None, *, quick: bool) -> dict[str, Any]:
     row["model_parameters"] = count(model)
     for name, (learner, inference) in contestants.items():
         row[f"{name}_parameters"] = count(inference)
-        learning = learner.init(model, vf.VariationalFilter(inference))
+        state = learner.init(model, vf.VariationalFilter(inference))
         seconds = 0.0
         for _ in range(2):
             begin = time.perf_counter()
-            learning, metrics = learner.update(learning, xs[:, 1:], KEY, x0=xs[:, 0])
+            state, metrics = learner.update(state, xs[:, 1:], KEY, x0=xs[:, 0])
             free_energy = float(metrics.free_energy)
             seconds = time.perf_counter() - begin
         row[f"{name}_seconds"] = seconds
         row[f"{name}_free_energy"] = free_energy
-        if int(learning.num_skipped):
-            sys.exit(f"{preset}: {int(learning.num_skipped)} updates had no finite gradient")
+        if int(state.num_skipped):
+            sys.exit(f"{preset}: {int(state.num_skipped)} updates had no finite gradient")
     row["peak_gib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     return row
 
 
 def full(preset: str) -> tuple[vf.AbstractModel, vf.AbstractInference, vf.AbstractInference]:
     """(model, AVF, baseline) at the sizes of the paper."""
-    model = getattr(presets, preset)(key=KEY)
-    avf = vf.Iterative(model, num_layers=1 if preset == "svg_kth" else 2, key=KEY)
+    model = published_model(preset, KEY)
+    avf = vf.Iterative(model, num_layers=1 if preset == "svg-kth" else 2, key=KEY)
     match preset:
-        case "vrnn_timit":
+        case "vrnn-timit":
             return model, avf, vf.Amortized(vf.VRNNPosterior(model, key=KEY))
-        case "srnn_timit":
+        case "srnn-timit":
             network = vf.SRNNPosterior(model, hidden_size=512, num_layers=2, key=KEY)
             return model, avf, vf.Amortized(network)
-        case "srnn_music":
+        case "srnn-music":
             return model, avf, vf.Amortized(vf.SRNNPosterior(model, key=KEY))
     return model, avf, vf.Recurrent(vf.SVGPosterior(model, key=KEY))
 
 
 def small(preset: str) -> tuple[vf.AbstractModel, vf.AbstractInference, vf.AbstractInference]:
     """The same kinds of parts, as small as they go."""
-    if preset == "vrnn_timit":
+    if preset == "vrnn-timit":
         model = vf.VRNN(
             4, 2, recurrent_size=4, data_feature_size=4, latent_feature_size=4, prior_size=4,
             decoder_size=4, num_layers=1, head=VaryingNormalHead, key=KEY,
         )  # fmt: skip
         baseline = vf.Amortized(vf.VRNNPosterior(model, hidden_size=4, num_layers=1, key=KEY))
-    elif preset == "svg_kth":
+    elif preset == "svg-kth":
         model = vf.SVG(1, 2, coder=VGG(widths=((4, 4),)), code_size=4, recurrent_size=4, key=KEY)
         baseline = vf.Recurrent(vf.SVGPosterior(model, hidden_size=4, key=KEY))
     else:

@@ -33,7 +33,7 @@ def music(*, quick: bool) -> vf.SRNN:
 
 def piano_rolls(model: vf.SRNN, num_sequences: int, num_steps: int) -> jax.Array:
     """Random notes, as sparse as music: (sequences, steps, notes)."""
-    shape = (num_sequences, num_steps, model.lstm.input_weight.shape[1])
+    shape = (num_sequences, num_steps, model.lstm.in_size)
     return jax.random.bernoulli(jax.random.key(1), 0.05, shape).astype(jnp.result_type(float))
 
 

@@ -31,24 +31,24 @@ def compare(contestants, draw, test, reference, *, num_updates, key, num_anneali
     scores = {}
     for name, contestant in contestants.items():
         learner = contestant.learner
-        learning = learner.init(contestant.model, contestant.filter)
+        state = learner.init(contestant.model, contestant.filter)
         begin = time.perf_counter()
         for update in range(num_updates):
             key_data, key_update = jax.random.split(jax.random.fold_in(key, update))
             batch = draw(key_data)
             weight = min(1.0, update / max(1, num_annealing))
-            learning, metrics = learner.update(
-                learning, batch[:, 1:], key_update, x0=batch[:, 0], kl_weight=weight
+            state, metrics = learner.update(
+                state, batch[:, 1:], key_update, x0=batch[:, 0], kl_weight=weight
             )
             if update % max(1, num_updates // 5) == 0:
                 print(f"  {name}, update {update}: {float(metrics.free_energy):.2f} nats per step")
         seconds = time.perf_counter() - begin
-        values = evaluate(learning.model, learning.filter, test, key)
-        blind = evaluate(learning.model, vf.VariationalFilter(vf.Prior()), test, key)
+        values = evaluate(state.model, state.filter, test, key)
+        blind = evaluate(state.model, vf.VariationalFilter(vf.Prior()), test, key)
         scores[name] = values | {
             "at_prior": blind["free_energy"],
             "seconds": seconds,
-            "num_skipped": int(learning.num_skipped),
+            "num_skipped": int(state.num_skipped),
         }
     _print(scores, *reference)
     return scores

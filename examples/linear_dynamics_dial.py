@@ -57,20 +57,20 @@ def main(arguments=None):
     learner = vf.TimeParallel(
         theta=optax.adam(5e-3), phi=optax.adam(2e-3), num_phi_steps=8, complete=True
     )
-    learning = learner.init(model, vf.VariationalFilter(avf))
+    state = learner.init(model, vf.VariationalFilter(avf))
     for update in range(options.updates):
         key = jax.random.fold_in(keys[4], update)
         batch = train[jax.random.randint(key, (32,), 0, train.shape[0])]
-        learning, metrics = learner.update(learning, batch, key)
+        state, metrics = learner.update(state, batch, key)
         if update % max(1, options.updates // 5) == 0:
             print(f"update {update}: {float(metrics.free_energy):.2f} nats per step")
 
-    run = jax.vmap(lambda xs, key: vf.run(learning.filter, learning.model, xs, key)[1].bound)
+    run = jax.vmap(lambda xs, key: vf.run(state.filter, state.model, xs, key)[1].bound)
     bounds = jax.jit(run)(test, jax.random.split(keys[4], test.shape[0]))
     flat = train.reshape(-1, 8)
     always = vf.Normal(flat.mean(0), jnp.log(flat.var(0)))
     constant = -float(jnp.mean(jax.vmap(always.log_prob)(test.reshape(-1, 8))))
-    eigenvalues = np.linalg.eigvals(np.asarray(learning.model.transition))
+    eigenvalues = np.linalg.eigvals(np.asarray(state.model.transition))
     print(f"\nheld out: {-float(jnp.mean(bounds)):.2f} nats per step; "
           f"one Gaussian a sensor: {constant:.2f}")  # fmt: skip
     print(f"eigenvalues of A: {' and '.join(f'{v:.3f}' for v in eigenvalues)}")

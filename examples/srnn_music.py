@@ -39,7 +39,7 @@ import optax
 from _comparison import Contestant, compare
 
 import varfilter as vf
-from varfilter.models import presets
+from varfilter.experiments import published_model
 
 NUM_NOTES, NUM_STEPS = 88, 25
 
@@ -111,7 +111,7 @@ def contestants(*, full, key):
     """AVF and the two baselines, on the same model."""
     key_model, key_avf, key_plain, key_residual = jax.random.split(key, 4)
     if full:
-        model, sizes, hidden = presets.srnn_music(key=key_model), {}, 1024
+        model, sizes, hidden = published_model("srnn-music", key_model), {}, 1024
     else:
         model = vf.SRNN(
             NUM_NOTES, 16, recurrent_size=48, prior_size=48, decoder_size=64, key=key_model

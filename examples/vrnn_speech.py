@@ -34,7 +34,9 @@ import optax
 from _comparison import Contestant, compare
 
 import varfilter as vf
-from varfilter.models import VaryingNormalHead, presets
+from varfilter.data import Family
+from varfilter.experiments import Observations, VRNNSizes
+from varfilter.models import VaryingNormalHead
 
 FRAME = 200
 
@@ -105,7 +107,8 @@ def build(width, *, full, key):
     """(VRNN, its baseline posterior, options of AVF's network)."""
     key_model, key_posterior = jax.random.split(key)
     if full:
-        model = presets.vrnn_timit(width=width, key=key_model)
+        speech = Observations("speech", (FRAME,), Family(vf.DiscretizedNormal, width))
+        model = VRNNSizes().build(speech, key_model)
         return model, vf.VRNNPosterior(model, key=key_posterior), {}
     model = vf.VRNN(
         FRAME, 32, recurrent_size=128, data_feature_size=64, latent_feature_size=64,

@@ -157,12 +157,12 @@ def learn(model, filter, train, key, num_updates=300):
         phi=optax.adam(0.005),
         num_phi_steps=16,
     )
-    learning = learner.init(model, filter)
+    state = learner.init(model, filter)
     for update in range(num_updates):
-        learning, metrics = learner.update(learning, train, jax.random.fold_in(key, update))
+        state, metrics = learner.update(state, train, jax.random.fold_in(key, update))
         if update % 100 == 0:
             print(f"update {update:3}: free energy {metrics.free_energy:.2f} nats per step")
-    return learning.model, learning.filter
+    return state.model, state.filter
 
 
 def watch(filter, model, xs, key):

@@ -84,9 +84,9 @@ def train(folder, name):
     for progress in fit(learner, learning, windows(on_device), KEY, **options):
         free_energies += progress.metrics.free_energy.tolist()
         if devices.is_first_process():
-            checkpoint = Checkpoint(progress.learning, progress.num_updates, {})
+            checkpoint = Checkpoint(progress.state, progress.num_updates, {})
             keep_checkpoint(folder / name / f"of {jax.process_index()}", checkpoint)
-    learned = progress.learning
+    learned = progress.state
     (folder / name).mkdir(exist_ok=True)
     np.savez(
         folder / name / f"learned {jax.process_index()}.npz",
@@ -103,7 +103,7 @@ def check_mesh():
     mesh = devices.device_mesh(8)
     tree = (jnp.zeros((8, 5, 3)), jax.random.split(KEY, (8, 5)))
     for num_slices, shard in ((2, (2, 5, 3)), (5, (5, 2, 3))):
-        with devices.in_force(mesh):
+        with devices.using_mesh(mesh):
             # Not the cached program of another mesh, nor of none.
             cut = jax.jit(lambda tree, n=num_slices: _random_slices(tree, n, KEY))
             values, keys = cut(devices.replicated(mesh, tree))
@@ -111,7 +111,7 @@ def check_mesh():
         assert keys.addressable_data(0).shape == shard[:2]
     assert devices.spread(tree) is tree
     for whole in (tree, devices.replicated(mesh, tree)):
-        values, keys = devices.local(devices.replicated(mesh, whole))
+        values, keys = devices.own_copy(devices.replicated(mesh, whole))
         assert values.devices() == keys.devices() == {jax.devices()[0]}
         assert values.shape == (8, 5, 3)
         assert (jax.random.key_data(keys) == jax.random.key_data(tree[1])).all()
@@ -125,7 +125,7 @@ def check_processes():
     with pytest.raises(ValueError, match="2 processes cannot share evenly"):
         devices.device_mesh(7)
     mesh, batch = devices.device_mesh(BATCH_SIZE), np.arange(BATCH_SIZE * 3).reshape(-1, 3)
-    own = devices.part(mesh, BATCH_SIZE)
+    own = devices.own_places(mesh, BATCH_SIZE)
     assert own == slice(4 * jax.process_index(), 4 * jax.process_index() + 4)
     whole = devices.sharded(mesh, batch[own])
     assert whole.shape == batch.shape

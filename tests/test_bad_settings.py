@@ -211,9 +211,9 @@ LEARNERS = {
         lambda: update(
             learning=vf.TimeParallel(theta=optax.sgd(0.1), phi=None).init(MODEL, FILTER)
         ),
-        ValueError, "`learning`", "another optimizer",
+        ValueError, "`state`", "another optimizer",
     ),
-    "no state": (lambda: update(learning=3), TypeError, "`learning`", "`init`", "`3`"),
+    "no state": (lambda: update(learning=3), TypeError, "`state`", "`init`", "`3`"),
     "one sequence": (lambda: update(XS), ValueError, "`xs`", "(batch, time, 3)", "`xs[None]`"),
     "too few elements": (
         lambda: update(XS[None, :, :2]), ValueError, "`xs`", "(batch, time, 3)", "(1, 4, 2)",

@@ -99,7 +99,7 @@ def test_a_missing_peer_is_named_with_the_line_that_installs_it(tmp_path):
 @pytest.mark.slow
 def test_presets_make_an_update(tmp_path):
     script, path = ROOT / "benchmarks" / "models.py", tmp_path / "models.json"
-    presets = ["srnn_music", "svg_kth"]
+    presets = ["srnn-music", "svg-kth"]
     done = subprocess.run(
         [sys.executable, str(script), "--quick", "--json", str(path), *presets],
         capture_output=True, text=True, check=False,

@@ -140,7 +140,7 @@ def test_each_process_reads_its_part_of_a_batch():
     part = next(prefetched(source, KEY, first_step=3, part=slice(2, 5)))
     np.testing.assert_array_equal(part.xs, whole.xs[2:5])
     np.testing.assert_array_equal(part.mask, whole.mask[2:5])
-    assert devices.part(devices.device_mesh(8, jax.devices()[:1]), 8) == slice(0, 8)
+    assert devices.own_places(devices.device_mesh(8, jax.devices()[:1]), 8) == slice(0, 8)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import optax
 import pytest
 
 import varfilter as vf
-from varfilter.models.linear_gaussian import condition
+from varfilter.models.linear_gaussian import kalman_update
 from varfilter.observation import observe
 from worlds import (
     KEY,
@@ -115,7 +115,7 @@ def test_gradient_descent_converges_to_the_exact_one_step_posterior(x):
         optax.adam(optax.cosine_decay_schedule(0.1, 300)), num_iterations=300, num_samples=512
     )
     q = jax.jit(lambda k: descent.infer(model, state, None, observation, k).posterior)(KEY)
-    exact, _, log_evidence = condition(model, state, observation.x)
+    exact, _, log_evidence = kalman_update(model, state, observation.x)
     # KL is quadratic in such errors: nine parameters' worth of 0.005^2 / 2, ten times over.
     gap = float(vf.kl(q, exact))
     assert 0 <= gap < 1e-3

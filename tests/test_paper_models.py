@@ -1,5 +1,7 @@
 """VRNN, SRNN and SVG are the published ones: their sizes, and who sees what."""
 
+import dataclasses
+import inspect
 import itertools
 
 import equinox as eqx
@@ -10,11 +12,11 @@ import pytest
 
 import varfilter as vf
 import worlds
-from varfilter.models import presets
+from varfilter.experiments import SRNNSizes, SVGSizes, VRNNSizes, published_model
 from varfilter.observation import observe
 from worlds import KEY
 
-# Counting by hand, from the tables of the spec.
+# Counting by hand, from the published tables.
 
 
 def dense(*sizes):
@@ -64,7 +66,7 @@ VGG_DECODER = (
 # Each preset's generative parts, the baseline's posterior and AVF's network: counted by hand,
 # and the millions that the spec names.
 COUNTS = {
-    "vrnn_timit": {
+    "vrnn-timit": {
         "generative": (
             dense(200, *[600] * 4) + dense(200, *[500] * 4)
             + dense(2000, *[500] * 4) + normal(500, 200)
@@ -74,7 +76,7 @@ COUNTS = {
         "baseline": (dense(2600, *[500] * 4) + normal(500, 200), 2.25),
         "avf": (highway_network(800, 200, 2), 5.38),
     },
-    "srnn_timit": {
+    "srnn-timit": {
         "generative": (
             lstm(200, 1024) + dense(1280, 512, 512) + normal(512, 256)
             + dense(1280, 512, 512) + normal(512, 200)
@@ -86,7 +88,7 @@ COUNTS = {
         "avf": (highway_network(1024, 256, 2), 6.30),
         "avf with x": (highway_network(1224, 256, 2), 6.91),
     },
-    "srnn_music": {
+    "srnn-music": {
         "generative": (
             lstm(88, 300) + dense(400, 500) + normal(500, 100) + dense(400, 500, 500, 88)
             + 100,  # z_0, as above
@@ -95,7 +97,7 @@ COUNTS = {
         "baseline": (dense(388, 500) + normal(500, 100), 0.29),
         "avf": (highway_network(400, 100, 2), 3.74),
     },
-    "svg_kth": {
+    "svg-kth": {
         "encoder": (VGG_ENCODER, 8.69),
         "decoder": (VGG_DECODER, 11.82),
         "prior": (lstm(128, 256) + normal(256, 512), 0.66),
@@ -112,25 +114,25 @@ def parts(preset):
     def shapes(build, *arguments, **options):
         return eqx.filter_eval_shape(build, *arguments, key=KEY, **options)
 
-    model = shapes(getattr(presets, preset))
-    layers = {"num_layers": 1} if preset == "svg_kth" else {}
+    model = shapes(published_model, preset)
+    layers = {"num_layers": 1} if preset == "svg-kth" else {}
     built = {"avf": shapes(vf.Iterative, model, **layers)}
     match preset:
-        case "vrnn_timit":
+        case "vrnn-timit":
             built |= {"generative": model, "baseline": shapes(vf.VRNNPosterior, model)}
-        case "srnn_timit":
+        case "srnn-timit":
             built |= {
                 "generative": model,
                 "baseline": shapes(vf.SRNNPosterior, model, hidden_size=512, num_layers=2),
                 "avf with x": shapes(vf.Iterative, model, encode_observation=True),
             }
-        case "srnn_music":
+        case "srnn-music":
             built |= {"generative": model, "baseline": shapes(vf.SRNNPosterior, model)}
-        case "svg_kth":
+        case "svg-kth":
             built |= {
                 "encoder": model.encoder,
                 "decoder": model.decoder,
-                "prior": (model.prior_lstm, model.prior_mean, model.prior_log_var),
+                "prior": (model.prior_lstm, model.prior_head),
                 "predictor": (model.predictor, model.predictor_out),
                 "baseline": shapes(vf.SVGPosterior, model),
             }
@@ -138,7 +140,7 @@ def parts(preset):
 
 
 @pytest.mark.parametrize("preset", COUNTS)
-def test_parameter_counts_are_the_specs(preset):
+def test_parameter_counts_are_those_published(preset):
     built = parts(preset)
     for name, (by_hand, millions) in COUNTS[preset].items():
         leaves = jax.tree.leaves(eqx.filter(built[name], lambda leaf: hasattr(leaf, "dtype")))
@@ -151,22 +153,22 @@ def test_parameter_counts_are_the_specs(preset):
 @pytest.mark.parametrize(
     ("preset", "shape", "latent_size"),
     [
-        ("vrnn_timit", (200,), 200),
-        ("vrnn_blizzard", (200,), 200),
-        ("vrnn_handwriting", (3,), 50),
-        ("srnn_timit", (200,), 256),
-        ("srnn_music", (88,), 100),
-        ("svg_kth", (1, 64, 64), 512),
-        ("svg_bair", (3, 64, 64), 64),
-        ("svg_digits", (1, 64, 64), 10),
+        ("vrnn-timit", (200,), 200),
+        ("vrnn-blizzard", (200,), 200),
+        ("vrnn-handwriting", (3,), 50),
+        ("srnn-timit", (200,), 256),
+        ("srnn-music", (88,), 100),
+        ("svg-kth", (1, 64, 64), 512),
+        ("svg-bair", (3, 64, 64), 64),
+        ("svg-digits", (1, 64, 64), 10),
     ],
 )
 def test_every_preset_has_its_observations_and_latents(preset, shape, latent_size):
-    model = eqx.filter_eval_shape(getattr(presets, preset), key=KEY)
+    model = eqx.filter_eval_shape(published_model, preset, KEY)
 
     @eqx.filter_eval_shape
     def first_step():
-        built = getattr(presets, preset)(key=KEY)
+        built = published_model(preset, KEY)
         state = built.init(jnp.zeros(shape))
         prior = built.prior(state)
         return prior, built.emission(state, prior.mean)
@@ -175,6 +177,18 @@ def test_every_preset_has_its_observations_and_latents(preset, shape, latent_siz
     assert isinstance(model, vf.AbstractModel)
     assert prior.shape == (latent_size,)
     assert emission.shape == shape
+
+
+@pytest.mark.parametrize(
+    ("model", "sizes"), [(vf.VRNN, VRNNSizes), (vf.SRNN, SRNNSizes), (vf.SVG, SVGSizes)]
+)
+def test_a_model_without_sizes_has_those_of_the_paper(model, sizes):
+    defaults = {name: p.default for name, p in inspect.signature(model).parameters.items()}
+    fields = dataclasses.fields(sizes)
+    shared = [f for f in fields if f.name in defaults and f.name.endswith(("_size", "_layers"))]
+    assert len(shared) >= 3
+    for field in shared:
+        assert defaults[field.name] == field.default, field.name
 
 
 # Who sees what.

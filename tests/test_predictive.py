@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import varfilter as vf
-from varfilter.prediction import predict, run_predictive
+from varfilter.prediction import no_steps, predict, run_predictive
 from worlds import KEY, linear_gaussian, observations
 
 MODEL = linear_gaussian()
@@ -34,6 +34,13 @@ def test_moments_and_quantiles_are_those_of_the_kalman_filter(exact):
     low = mean - 1.2816 * std
     assert np.all(np.abs(predicted.quantiles[:, 0] - low) < 1.8 * off * std)
     assert np.all(np.abs(predicted.quantiles[:, 1] - mean) < 1.8 * off * std)
+
+
+def test_no_steps_are_like_steps_but_for_their_number(exact):
+    none = no_steps(vf.KalmanFilter(), MODEL, KEY, num_samples=NUM, levels=(0.1, 0.5))
+    assert jax.tree.structure(none) == jax.tree.structure(exact[1:])
+    for empty, whole in zip(jax.tree.leaves(none), jax.tree.leaves(exact[1:]), strict=True):
+        assert (empty.shape, empty.dtype) == ((0, *whole.shape[1:]), whole.dtype)
 
 
 def test_the_filter_goes_its_own_way_beside_the_predictions():

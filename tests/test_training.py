@@ -61,7 +61,7 @@ def fitted(learning=None, windows=WINDOWS, num_updates=7, **options):
     learning = begun(LEARNER) if learning is None else learning
     free_energies = []
     for progress in fit(LEARNER, learning, windows, KEY, num_updates=num_updates, **options):
-        learning = progress.learning
+        learning = progress.state
         free_energies += progress.metrics.free_energy.tolist()
     return learning, free_energies
 
@@ -206,7 +206,7 @@ learning = learning if found is None else found.state
 print("started", flush=True)
 options = {{"num_updates": num_updates, "updates_per_dispatch": 5}}
 for progress in fit(LEARNER, learning, WINDOWS, KEY, **options):
-    keep_checkpoint(folder, Checkpoint(progress.learning, progress.num_updates, {{}}))
+    keep_checkpoint(folder, Checkpoint(progress.state, progress.num_updates, {{}}))
     print(progress.num_updates, flush=True)
 """
 

@@ -13,7 +13,7 @@ from jax.core import Tracer
 
 
 def require_positive(name: str, value: Any) -> int:
-    """`value` as an int if it is a positive whole number."""
+    """Return `value` as an int, and refuse what is not a positive whole number."""
     try:
         whole = operator.index(value)
     except TypeError:
@@ -24,20 +24,20 @@ def require_positive(name: str, value: Any) -> int:
 
 
 def require_all_positive(**values: Any) -> None:
-    """`require_positive` for each argument, by its name."""
+    """Refuse each argument that is not a positive whole number, by its name."""
     for name, value in values.items():
         require_positive(name, value)
 
 
 def require_fraction(name: str, value: Any, reason: str) -> float:
-    """`value` as a float if it lies in [0, 1]; `reason` says what it is a fraction of."""
+    """Return `value` as a float in [0, 1]; `reason` says what it is a fraction of."""
     if not isinstance(value, float | int | np.number) or not 0.0 <= value <= 1.0:
         raise ValueError(f"`{name}` must lie in [0, 1]; got {value!r}. {reason}")
     return float(value)
 
 
 def require_key(key: Any) -> None:
-    """A single typed random key."""
+    """Refuse what is not a single typed random key."""
     if not (isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)):
         hint = " Old-style keys (`PRNGKey`) are plain numbers." if _is_old_key(key) else ""
         raise TypeError(
@@ -50,7 +50,7 @@ def require_key(key: Any) -> None:
 
 
 def require_optimizer(name: str, optimizer: Any, *, without: str | None = None) -> None:
-    """An optax optimizer; or None, where `without` says what None does."""
+    """Refuse what is no optax optimizer; None passes where `without` says what it does."""
     if without is not None and optimizer is None:
         return
     if not (hasattr(optimizer, "init") and hasattr(optimizer, "update")):
@@ -62,7 +62,7 @@ def require_optimizer(name: str, optimizer: Any, *, without: str | None = None) 
 
 
 def require_weight(name: str, value: Any) -> jax.Array:
-    """`value` as a scalar array if it is one number, finite and not negative."""
+    """Return `value` as a scalar array, and refuse what is not finite or is negative."""
     if not isinstance(value, float | int | np.number | np.ndarray | jax.Array) or np.shape(value):
         raise TypeError(f"`{name}` must be one number; got {kind(value)}.")
     weight = jnp.asarray(value, dtype=jnp.result_type(float))
@@ -72,7 +72,7 @@ def require_weight(name: str, value: Any) -> jax.Array:
 
 
 def kind(value: Any) -> str:
-    """What a value is, in few words, for an error message."""
+    """Say what a value is, in few words, for an error message."""
     if isinstance(value, type):
         return f"the class `{value.__name__}` (an instance is needed)"
     if isinstance(value, jax.Array | np.ndarray):
@@ -88,7 +88,7 @@ def _is_old_key(key: Any) -> bool:
 
 
 def require_library(module: str, *, extra: str) -> Any:
-    """The module; or an error that says which extra of varfilter brings it."""
+    """Import a module, or say which extra of varfilter brings it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:

@@ -1,5 +1,6 @@
 """New files in the place of old ones: whole, or not at all."""
 
+import errno
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -15,13 +16,16 @@ def replacing(path: Path) -> Iterator[Path]:
     """
     target = Path(os.path.realpath(path))
     if not target.parent.is_dir():
-        raise FileNotFoundError(
-            f"`path`: cannot write {str(path)!r} (there is no folder {str(target.parent)!r})."
-            " Make it, or give a file name in a folder that exists."
+        reason = f"there is no folder {str(target.parent)!r}"
+        raise reworded(
+            FileNotFoundError(errno.ENOENT, reason),
+            f"`path`: cannot write {str(path)!r} ({reason})."
+            " Make it, or give a file name in a folder that exists.",
         )
     if target.is_dir():
-        raise IsADirectoryError(
-            f"`path`: cannot write {str(path)!r} (it is a folder). Give a file name in it."
+        raise reworded(
+            IsADirectoryError(errno.EISDIR, "it is a folder"),
+            f"`path`: cannot write {str(path)!r} (it is a folder). Give a file name in it.",
         )
     if target.exists() and not target.is_file():
         yield target
@@ -67,7 +71,15 @@ def naming(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise type(error)(
+        raise reworded(
+            error,
             f"`path`: cannot write {str(path)!r} ({error.strerror or error}). What was there is"
-            " unchanged; make room, or give a file name in a folder that may be written to."
+            " unchanged; make room, or give a file name in a folder that may be written to.",
         ) from None
+
+
+def reworded(error: OSError, message: str) -> OSError:
+    """An error of the same class that says `message`; the system's reason stays in `strerror`."""
+    found = type(error)(message)
+    found.strerror = error.strerror or str(error)
+    return found

@@ -17,7 +17,7 @@ UNROLLED_SIZE = 16  # up to here a loop costs more than it saves in program size
 
 
 def cholesky(matrix: Float[Array, "size size"]) -> Float[Array, "size size"]:
-    """L lower triangular with L L^T = matrix; NaN where it is not positive definite."""
+    """Find L, lower triangular, with L L^T = matrix; NaN where it is not positive definite."""
     places = jnp.arange(matrix.shape[0])
 
     def column(rest: Array, j: Int[Array, ""]) -> tuple[Array, Array]:
@@ -30,7 +30,7 @@ def cholesky(matrix: Float[Array, "size size"]) -> Float[Array, "size size"]:
 def solve_lower(
     lower: Float[Array, "size size"], right: Float[Array, "size *columns"]
 ) -> Float[Array, "size *columns"]:
-    """x with lower x = right, by forward substitution."""
+    """Find x with lower x = right, by forward substitution."""
 
     def row(rest: Array, j: Int[Array, ""]) -> tuple[Array, Array]:
         found = rest[j] / lower[j, j]
@@ -43,13 +43,13 @@ def solve_lower(
 def solve_lower_transposed(
     lower: Float[Array, "size size"], right: Float[Array, " size"]
 ) -> Float[Array, " size"]:
-    """x with lower^T x = right: the second half of solving with L L^T."""
+    """Find x with lower^T x = right: the second half of solving with L L^T."""
     # Turned end for end, an upper triangular system is a lower triangular one.
     return solve_lower(lower[::-1, ::-1].T, right[::-1])[::-1]
 
 
 def lower_triangular(root: Float[Array, "rows columns"]) -> Float[Array, "rows rows"]:
-    """L lower triangular, its diagonal not negative, with L L^T = root root^T.
+    """Find L, lower triangular with no negative diagonal, with L L^T = root root^T.
 
     By Householder reflections of the rows; the product is never formed, so nothing is squared
     and no digits are lost.

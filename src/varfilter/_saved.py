@@ -15,6 +15,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from varfilter import _files
 from varfilter._arguments import kind as kind_of
 
 Arrays = dict[str, np.ndarray]
@@ -32,25 +33,19 @@ def write(path: Any, kind: Kind, arrays: Arrays, metadata: dict[str, str]) -> No
     path = _as_path(path)
     header = {"format": f"varfilter-{kind.noun}", "version": str(kind.version), **metadata}
     content = save(arrays, header | {"checksum": _checksum(arrays, metadata)})
-    partial = path.with_name(path.name + ".partial")
     try:
-        try:
-            with open(partial, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())  # else a power cut could leave an empty file in its place
-            os.replace(partial, path)
-        finally:
-            partial.unlink(missing_ok=True)
+        with _files.written(path) as put:
+            put(content)
     except OSError as error:
-        raise type(error)(
+        raise _files.reworded(
+            error,
             f"`path`: cannot write {str(path)!r} ({error.strerror}). The {kind.noun} itself is not"
-            " lost; make room, or give a file name in a folder that exists and may be written to."
+            " lost; make room, or give a file name in a folder that exists and may be written to.",
         ) from None
 
 
 def read(path: Any, kind: Kind) -> tuple[dict[str, str], Arrays]:
-    """(metadata, arrays) of a file that `write` wrote and nobody has touched."""
+    """Read (metadata, arrays) from a file that `write` wrote and nobody has touched."""
     path = _as_path(path)
     if not path.is_file():
         raise FileNotFoundError(f"`path`: there is no file {str(path)!r}.")
@@ -79,7 +74,7 @@ def read(path: Any, kind: Kind) -> tuple[dict[str, str], Arrays]:
 
 
 def fingerprint(*modules: Any) -> str:
-    """A hash of the modules: classes, settings, and the value of each array.
+    """Hash the modules: their classes, their settings, and the value of each array.
 
     It is the same in every process. Functions count by name and by what they close over, so
     another learning rate inside an optimizer is another fingerprint; their code does not count.

@@ -13,21 +13,22 @@ T = TypeVar("T")
 
 
 class Signature:
-    """Modules with their arrays replaced by shapes: all that a check by shape depends on.
+    """A tree with its arrays replaced by shapes: all that a check by shape depends on.
 
-    Hashable (unless a module holds something that is not), so that modules of one signature
-    are checked once, however often their parameters change.
+    It can be compared and hashed (unless the tree holds something that cannot), so that modules
+    of one signature are checked once, however often their parameters change, and so that a
+    module may keep one as a static field.
     """
 
-    def __init__(self, modules: Any):
-        leaves, self.treedef = jax.tree.flatten(modules)
+    def __init__(self, tree: Any):
+        leaves, self.treedef = jax.tree.flatten(tree)
         self.leaves = tuple(_shape(leaf) if eqx.is_array(leaf) else leaf for leaf in leaves)
         self.types = tuple(type(leaf) for leaf in self.leaves)  # 1, 1.0 and True are equal
         self.dtype = jnp.result_type(float)  # x64 or not
 
     @property
-    def modules(self) -> Any:
-        """The modules again, as shapes."""
+    def shapes(self) -> Any:
+        """The tree again, as shapes."""
         return self.treedef.unflatten(self.leaves)
 
     def __eq__(self, other: object) -> bool:
@@ -42,11 +43,11 @@ class Signature:
 
 
 def once_per_signature(check: Callable[..., T]) -> Callable[..., T]:
-    """`check(*modules)`, remembered for modules of the same structure, shapes and settings."""
+    """Remember what `check` returned for modules of the same structure, shapes and settings."""
 
     @functools.lru_cache(maxsize=256)
     def by_signature(signature: Signature) -> T:
-        return check(*signature.modules)
+        return check(*signature.shapes)
 
     @functools.wraps(check)
     def wrapped(*modules: Any) -> T:

@@ -18,14 +18,14 @@ def detach(tree: T) -> T:
 
 
 def select(condition: Bool[Array, ""], if_true: T, if_false: T) -> T:
-    """`if_true` where the scalar `condition` holds, else `if_false`, leaf by leaf."""
+    """Take `if_true` where the scalar `condition` holds, else `if_false`, leaf by leaf."""
     return jax.tree.map(
         lambda a, b: jnp.where(condition, a, b) if eqx.is_array(a) else a, if_true, if_false
     )
 
 
 def strong(tree: T) -> T:
-    """`tree` with no array weakly typed (as `jnp.full((2,), 0.1)` is).
+    """Give each weakly typed array of `tree` (as `jnp.full((2,), 0.1)` is) a definite type.
 
     A step or an update returns definite types; given weak ones it would be compiled a second
     time as soon as its own result comes back to it.
@@ -36,13 +36,13 @@ def strong(tree: T) -> T:
 
 
 def flat(tree: PyTree) -> Float[Array, " size"]:
-    """All float arrays of `tree`, one after another, as one vector."""
+    """Join all float arrays of `tree`, one after another, to one vector."""
     leaves = [jnp.ravel(leaf) for leaf in jax.tree.leaves(tree) if eqx.is_inexact_array(leaf)]
     return jnp.concatenate(leaves) if leaves else jnp.zeros((0,))
 
 
 def flat_size(tree: PyTree) -> int:
-    """Length of `flat(tree)`; `tree` may hold shapes instead of arrays."""
+    """The length of `flat(tree)`; `tree` may hold shapes instead of arrays."""
     return sum(leaf.size for leaf in jax.tree.leaves(tree) if _is_float(leaf))
 
 

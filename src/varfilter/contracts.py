@@ -1,7 +1,8 @@
 """Checks at the border: every wrong input is refused before anything is compiled."""
 
+import math
 import numbers
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -14,22 +15,59 @@ from varfilter import distributions
 from varfilter._arguments import kind
 from varfilter._arguments import require_key as require_key
 from varfilter._signature import once_per_signature
+from varfilter._tree import flat_size
 from varfilter.distributions import is_distribution, mean
-from varfilter.model import AbstractModel
+from varfilter.model import AbstractModel, State
 
 
-def require_model(model: Any) -> None:
-    """A model whose five functions exist and agree with each other, by their shapes alone."""
+class FirstStep(NamedTuple):
+    """The shapes of a model's first step: all that is needed to build a network to fit it."""
+
+    state: State
+    prior: Any
+    emission: Any
+
+    @property
+    def observation_shape(self) -> tuple[int, ...]:
+        """The shape of one observation."""
+        return self.emission.shape
+
+    @property
+    def observation_size(self) -> int:
+        """The number of elements of one observation."""
+        return math.prod(self.observation_shape)
+
+    @property
+    def parameter_size(self) -> int:
+        """The number of parameters of the prior, and so of a posterior of its structure."""
+        return flat_size(self.prior)
+
+
+def first_step(model: Any) -> FirstStep:
+    """Find the shapes of a model's first step; nothing is computed.
+
+    A model whose five functions do not agree with each other by their shapes is refused.
+    """
     if not isinstance(model, AbstractModel):
         raise TypeError(
             f"`model` must derive from `varfilter.AbstractModel`; got {kind(model)}."
             " Write its five functions: init, embed, prior, emission, advance."
         )
-    _check_model(model)
+    return _first_step(model)
+
+
+def require_model(model: Any) -> None:
+    """Refuse what is no model, or has functions that do not agree with each other."""
+    first_step(model)
+
+
+def observation_shape(model: AbstractModel) -> tuple[int, ...]:
+    """The shape of one observation."""
+    return first_step(model).observation_shape
 
 
 @once_per_signature
-def _check_model(model: AbstractModel) -> None:
+def _first_step(model: AbstractModel) -> FirstStep:
     name = type(model).__name__
     state = _shape_of(f"{name}.init(None)", model.init, None)
     _require_arrays(f"{name}.init(None)", state)
@@ -61,20 +99,7 @@ def _check_model(model: AbstractModel) -> None:
                 f"`{name}.{call}` must return a state like that of `{name}.init(None)`:"
                 f" {difference}. A state keeps its structure, shapes and dtypes over time."
             )
-
-
-def observation_shape(model: AbstractModel) -> tuple[int, ...]:
-    """The shape of one observation."""
-    return _observation_shape(model)
-
-
-@once_per_signature
-def _observation_shape(model: AbstractModel) -> tuple[int, ...]:
-    def emission(model: AbstractModel) -> Any:
-        state = model.init(None)
-        return model.emission(state, mean(model.prior(state)))
-
-    return eqx.filter_eval_shape(emission, model).shape
+    return FirstStep(state, prior, emission)
 
 
 def require_observations(
@@ -86,8 +111,7 @@ def require_observations(
     has_time: bool = True,
     complete: bool = False,
 ) -> Float[Array, "..."]:
-    """Observations of the model's shape as floats, unobserved elements as NaN."""
-    require_model(model)
+    """Return observations of the model's shape as floats, unobserved elements as NaN."""
     event = observation_shape(model)
     array = as_observations(name, xs)
     shape = array.shape[1:] if has_time else array.shape
@@ -109,7 +133,7 @@ def require_observations(
 
 
 def as_observations(name: str, xs: Any) -> Float[Array, "..."]:
-    """`xs` as an array of floats; None becomes NaN, infinities are refused."""
+    """Make `xs` an array of floats; None becomes NaN, infinities are refused."""
     dtype = jnp.result_type(float)
     if not isinstance(xs, jax.Array):
         return jnp.asarray(as_numbers(name, xs, dtype))
@@ -122,7 +146,7 @@ def as_observations(name: str, xs: Any) -> Float[Array, "..."]:
 
 
 def as_numbers(name: str, xs: Any, dtype: Any) -> np.ndarray:
-    """`xs` as a numpy array of `dtype`; None among numbers becomes NaN, infinities are refused."""
+    """Make `xs` a numpy array of `dtype`; None becomes NaN, and infinities are refused."""
     if xs is None:
         raise TypeError(f"`{name}` must be an array of numbers; got `None`.")
     try:
@@ -147,7 +171,7 @@ def as_numbers(name: str, xs: Any, dtype: Any) -> np.ndarray:
 def as_booleans(
     name: str, value: Any, shape: tuple[int, ...], hint: str
 ) -> Bool[Array, "..."] | np.ndarray:
-    """`value` as booleans of exactly this shape."""
+    """Return `value` as booleans, and refuse those of another shape."""
     try:
         array = value if isinstance(value, jax.Array) else np.asarray(value)
     except ValueError:  # ragged
@@ -159,7 +183,7 @@ def as_booleans(
 
 
 def require_step_mask(mask: Any, num_steps: int) -> Bool[Array, " time"]:
-    """A boolean for each step; all True if there is none."""
+    """Return a boolean for each step; all are True where no mask is given."""
     if mask is None:
         return jnp.ones((num_steps,), bool)
     hint = "It has one for each step; for single elements use NaN or `observed`."
@@ -167,7 +191,7 @@ def require_step_mask(mask: Any, num_steps: int) -> Bool[Array, " time"]:
 
 
 def require_complete(name: str, xs: Float[Array, "..."]) -> None:
-    """No missing element, as far as that can be seen from here."""
+    """Refuse missing elements, as far as they can be seen from here."""
     if isinstance(xs, Tracer):
         return
     with jax.ensure_compile_time_eval():  # inside a user's `jit`, a constant is still known
@@ -180,7 +204,7 @@ def require_complete(name: str, xs: Float[Array, "..."]) -> None:
 
 
 def tree_difference(wanted: Any, got: Any) -> str | None:
-    """Where two trees of arrays differ in structure, shape or dtype, in words; else None."""
+    """Say where two trees of arrays differ in structure, shape or dtype; None if nowhere."""
     left = {_path(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(wanted)}
     right = {_path(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(got)}
     missing = [path for path in left if path not in right]

@@ -105,7 +105,7 @@ def device_mesh(batch_size: int, devices: Sequence[jax.Device] | None = None) ->
 
 
 def require_mesh(mesh: Any, batch_size: int) -> Mesh:
-    """A mesh like that of `device_mesh`, over which the batch divides evenly."""
+    """Refuse what is no mesh like that of `device_mesh`, or does not divide the batch evenly."""
     if not isinstance(mesh, Mesh) or mesh.axis_names != (AXIS,):
         raise TypeError(
             f"`devices` must be a mesh with the one axis {AXIS!r}, `device_mesh(batch_size)`;"
@@ -120,7 +120,7 @@ def require_mesh(mesh: Any, batch_size: int) -> Mesh:
 
 
 def require_agreement(name: str, *values: Any) -> None:
-    """The same values in all processes, or each would wait for what the others never do."""
+    """Refuse values that differ between processes: each would wait for what others never do."""
     if jax.process_count() == 1:
         return
     from jax.experimental import multihost_utils
@@ -134,7 +134,7 @@ def require_agreement(name: str, *values: Any) -> None:
 
 
 def of_first_process(tree: T) -> T:
-    """The arrays as they are in the first process, which alone may have found a checkpoint."""
+    """Take the arrays as they are in the first process, which alone may have found a checkpoint."""
     if jax.process_count() == 1:
         return tree
     from jax.experimental import multihost_utils
@@ -143,7 +143,7 @@ def of_first_process(tree: T) -> T:
 
 
 def in_any_process(is_so: bool) -> bool:
-    """Whether it is so in one of them: what all have to do together, such as to stop.
+    """Whether it is so in any process, for what all have to do together, such as to stop.
 
     All must ask, and equally often.
     """
@@ -155,7 +155,7 @@ def in_any_process(is_so: bool) -> bool:
 
 
 def replicated(mesh: Mesh, tree: T) -> T:
-    """The arrays whole on each device; they must already be the same in all processes."""
+    """Put the arrays whole on each device; they must already be the same in all processes."""
     sharding = NamedSharding(mesh, PartitionSpec())
 
     def put(leaf: Any) -> jax.Array:
@@ -165,7 +165,7 @@ def replicated(mesh: Mesh, tree: T) -> T:
     return _on_plain_arrays(lambda leaves: [put(leaf) for leaf in leaves], tree)
 
 
-def part(mesh: Mesh, batch_size: int) -> slice:
+def own_places(mesh: Mesh, batch_size: int) -> slice:
     """The places of a batch whose sequences lie on the devices of this process."""
     places = NamedSharding(mesh, PartitionSpec(AXIS)).addressable_devices_indices_map((batch_size,))
     bounds = [place[0].indices(batch_size) for place in places.values() if place]
@@ -173,7 +173,7 @@ def part(mesh: Mesh, batch_size: int) -> slice:
 
 
 def sharded(mesh: Mesh, tree: T) -> T:
-    """This process's `part` of a batch as its share of the whole, spread over the devices."""
+    """Spread a batch over the devices, of which this process gives the sequences it has."""
     sharding = NamedSharding(mesh, PartitionSpec(AXIS))
     if jax.process_count() == 1:  # from device to device
         return jax.device_put(tree, sharding)
@@ -182,20 +182,20 @@ def sharded(mesh: Mesh, tree: T) -> T:
     )
 
 
-def local(tree: T) -> T:
-    """Replicated arrays as this process's own, on its first device, for it alone to use."""
+def own_copy(tree: T) -> T:
+    """Copy replicated arrays to this process's first device, for it alone to use."""
     return jax.tree.map(
         lambda leaf: leaf.addressable_data(0) if isinstance(leaf, jax.Array) else leaf, tree
     )
 
 
-def in_force(mesh: Mesh | None) -> contextlib.AbstractContextManager[Any]:
-    """Within it `spread` and `everywhere` act, in functions that are compiled there."""
+def using_mesh(mesh: Mesh | None) -> contextlib.AbstractContextManager[Any]:
+    """Open a context in which compiled functions heed `spread` and `keep_whole`."""
     return contextlib.nullcontext() if mesh is None else jax.set_mesh(mesh)
 
 
 def spread(tree: T, axis: int = 0) -> T:
-    """Divide `axis` of each array over the devices; nothing without a mesh.
+    """Divide `axis` of each array over the devices; without a mesh do nothing.
 
     It changes no value: it says to the compiler who computes what. Where the axis does not
     divide evenly, the last devices have less to do.
@@ -210,8 +210,8 @@ def spread(tree: T, axis: int = 0) -> T:
     return tree if num_devices == 1 else jax.tree.map(constrain, tree)
 
 
-def everywhere(tree: T) -> T:
-    """Keep each array whole on each device; nothing without a mesh."""
+def keep_whole(tree: T) -> T:
+    """Keep each array whole on each device; without a mesh do nothing."""
     if _num_devices() == 1:
         return tree
     return jax.tree.map(
@@ -229,7 +229,7 @@ def _num_devices() -> int:
 
 
 def _on_plain_arrays(function: Any, tree: T) -> T:
-    """`function` of the list of all arrays, random keys as their numbers."""
+    """Apply `function` to the list of all arrays, random keys as their numbers."""
     leaves, structure = jax.tree.flatten(tree)
     places = [place for place, leaf in enumerate(leaves) if eqx.is_array(leaf)]
     keys = {

@@ -1,5 +1,6 @@
 """The drivers: `start` a belief, `step` it by one observation, `run` it over a sequence."""
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -10,10 +11,9 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from varfilter._arguments import kind, require_key, require_weight
 from varfilter._tree import select, strong
 from varfilter.contracts import require_observations, require_step_mask, tree_difference
-from varfilter.filters.base import AbstractFilter, Carry, Filtered
-from varfilter.filters.contract import carry_shapes, require_fitting
+from varfilter.filters.base import AbstractFilter, Carry, Filtered, carry_shapes, require_fitting
 from varfilter.model import AbstractModel
-from varfilter.observation import Observation, embed_ahead
+from varfilter.observation import embed_ahead
 
 
 class Belief(eqx.Module):
@@ -53,7 +53,10 @@ def step(
     require_key(key)
     require_belief(filter, model, belief)
     x = require_observations("x", x, model, has_time=False)
-    return _step(filter, model, belief, x, key, require_weight("kl_weight", kl_weight))
+    weight = require_weight("kl_weight", kl_weight)
+    key_t = jax.random.fold_in(key, belief.t)
+    carry, filtered = filter.step(model, belief.carry, x, key_t, kl_weight=weight)
+    return Belief(carry, belief.t + 1), filtered
 
 
 def run(
@@ -98,7 +101,7 @@ def run(
 
 
 def require_belief(filter: AbstractFilter, model: AbstractModel, belief: Any) -> None:
-    """A belief that this filter could have left with this model."""
+    """Refuse a belief that this filter could not have left with this model."""
     if not isinstance(belief, Belief):
         raise TypeError(
             f"`belief` must be a `Belief`, from `start` or an earlier `run`; got {kind(belief)}."
@@ -108,29 +111,6 @@ def require_belief(filter: AbstractFilter, model: AbstractModel, belief: Any) ->
             f"`belief` was made by another filter or model: {difference}."
             " Continue with those it came from, or `start` a new one."
         )
-
-
-def _step(
-    filter: AbstractFilter,
-    model: AbstractModel,
-    belief: Belief,
-    x: Float[Array, " *event"] | Observation,
-    key: PRNGKeyArray,
-    kl_weight: float | Float[Array, ""],
-) -> tuple[Belief, Filtered]:
-    carry, filtered = filter.step(
-        model, belief.carry, x, jax.random.fold_in(key, belief.t), kl_weight=kl_weight
-    )
-    return Belief(carry, belief.t + 1), filtered
-
-
-def only_if(
-    exists: Bool[Array, ""], before: Belief, after: Belief, filtered: Filtered
-) -> tuple[Belief, Filtered]:
-    """A step that may be padding: where it does not exist the belief stays, and scores 0."""
-    bound = jnp.where(exists, filtered.bound, 0.0)
-    filtered = eqx.tree_at(lambda f: f.bound, filtered, bound)
-    return select(exists, after, before), filtered
 
 
 @eqx.filter_jit
@@ -145,9 +125,51 @@ def _run(
     complete: bool,
 ) -> tuple[Belief, Filtered]:
     inputs = embed_ahead(model, xs) if complete else xs
+    belief, (filtered, _) = filter_steps(filter, model, belief, inputs, mask, key, kl_weight)
+    return belief, filtered
 
-    def masked_step(belief: Belief, x_and_mask: Any) -> tuple[Belief, Filtered]:
-        x, exists = x_and_mask
-        return only_if(exists, belief, *_step(filter, model, belief, x, key, kl_weight))
 
-    return jax.lax.scan(masked_step, belief, (inputs, mask))
+def filter_steps(
+    filter: AbstractFilter,
+    model: AbstractModel,
+    belief: Belief,
+    xs: Any,
+    mask: Bool[Array, " time"],
+    key: PRNGKeyArray,
+    kl_weight: float | Float[Array, ""] = 1.0,
+    *,
+    look: Callable[[Belief], Any] = lambda _: None,
+) -> tuple[Belief, tuple[Filtered, Any]]:
+    """Return the last belief, and of each step what was filtered and `look(belief)` before it.
+
+    `run` without its checks, for functions that are compiled; padded steps have a `bound` of 0.
+    """
+
+    def take(belief: Belief, x: Any, exists: Array, key: PRNGKeyArray) -> tuple[Carry, Any]:
+        looked = look(belief)
+        carry, filtered = filter.step(model, belief.carry, x, key, kl_weight=kl_weight)
+        bound = jnp.where(exists, filtered.bound, 0.0)
+        return carry, (eqx.tree_at(lambda f: f.bound, filtered, bound), looked)
+
+    return scan_steps(take, belief, xs, mask, key)
+
+
+def scan_steps(
+    take: Callable[[Belief, Any, Bool[Array, ""], PRNGKeyArray], tuple[Carry, Any]],
+    belief: Belief,
+    xs: Any,
+    mask: Bool[Array, " time"],
+    key: PRNGKeyArray,
+) -> tuple[Belief, Any]:
+    """Loop over time: return the last belief, and what was kept of each step, time first.
+
+    `take(belief, x, exists, key_t)` returns the carry after the step and what is to be kept of
+    it; `key_t` is `fold_in(key, t)`. Where a step does not exist the belief stays as it was.
+    """
+
+    def masked_step(belief: Belief, x_and_exists: Any) -> tuple[Belief, Any]:
+        x, exists = x_and_exists
+        carry, kept = take(belief, x, exists, jax.random.fold_in(key, belief.t))
+        return select(exists, Belief(carry, belief.t + 1), belief), kept
+
+    return jax.lax.scan(masked_step, belief, (xs, mask))

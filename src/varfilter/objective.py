@@ -31,7 +31,7 @@ def free_energy(
     num_samples: int = 1,
     kl_weight: float | Float[Array, ""] = 1.0,
 ) -> FreeEnergy:
-    """F_t = -E_q[log p(x_t | x_<t, z_<=t)] + KL(q(z_t) || p(z_t | x_<t, z_<t))   (paper, eq. 10).
+    """F_t = -E_q[log p(x_t | x_<t, z_<=t)] + KL(q(z_t) || p(z_t | x_<t, z_<t))   (paper, eq. 9).
 
     The expectation is a mean over `num_samples` reparameterised draws; the KL is analytic
     where a closed form exists and estimated from the same draws otherwise. `q` comes first

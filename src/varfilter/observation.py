@@ -41,14 +41,14 @@ def observe(
 
 
 def embed_ahead(model: AbstractModel, xs: Float[Array, "time *event"]) -> Observation:
-    """Observations of all steps at once, for sequences in which no element is missing."""
+    """Observe all steps at once, for sequences in which no element is missing."""
     return Observation(xs, xs, jax.vmap(model.embed)(xs))
 
 
-def condition(
+def fill_first(
     model: AbstractModel, x0: Float[Array, " *event"] | None
 ) -> Float[Array, " *event"] | None:
-    """`x0` ready for `model.init`: its missing elements predicted by the unconditioned model."""
+    """Fill the missing elements of `x0` as the unconditioned model predicts them: for `init`."""
     if x0 is None:
         return None
     return fill(x0, prediction(model, model.init(None)).mean)

@@ -1,4 +1,4 @@
-"""What is expected next, and further on: `predict` a step, `forecast` many, `generate` from nothing.
+"""What is expected: `predict` the next step, `forecast` many, `generate` from nothing.
 
 `Filtered.prediction` of a variational or a particle filter puts z_t to its prior mean, and is too
 narrow; here z_t is drawn, so that all that is not known of it is in the spread.
@@ -15,19 +15,23 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from varfilter import distributions
 from varfilter._arguments import require_key, require_positive
-from varfilter.contracts import require_model, require_observations, require_step_mask
-from varfilter.filtering import Belief, only_if, require_belief, start, step
-from varfilter.filters.base import AbstractFilter, Filtered
-from varfilter.filters.contract import require_fitting
+from varfilter.contracts import (
+    observation_shape,
+    require_model,
+    require_observations,
+    require_step_mask,
+)
+from varfilter.filtering import Belief, filter_steps, require_belief, start
+from varfilter.filters.base import AbstractFilter, Filtered, require_fitting
 from varfilter.model import AbstractModel, Latent, State
-from varfilter.observation import condition
+from varfilter.observation import fill_first
 
 # Folded into the key of a step: its own draws, apart from those of the filter.
 PREDICTION = 0xF1
 
 
 class Predicted(eqx.Module):
-    """x_t before it was seen, element by element: p(x_t | x_<t) by Monte Carlo.
+    """What was expected of x_t before it was seen: p(x_t | x_<t), by Monte Carlo.
 
     `mean` and `variance` come from the moments of the emissions (law of total variance), which is
     steadier than from draws of x; `quantiles[i]` is of such draws, and belongs to `levels[i]`.
@@ -48,9 +52,9 @@ def predict(
     num_samples: int = 128,
     levels: Sequence[float] = (),
 ) -> Predicted:
-    """E[x], Var[x] = E[Var[x | s, z]] + Var[E[x | s, z]] and quantiles of the next observation.
+    """Predict E[x], Var[x] = E[Var[x | s, z]] + Var[E[x | s, z]] and quantiles of the next x.
 
-    Over `num_samples` draws of a state s from the filter's belief, and of z ~ prior(s). A
+    They are over `num_samples` draws of a state s from the filter's belief, and of z ~ prior(s). A
     `VariationalFilter` carries one sampled past: its s is always the same, and what it does not
     know of the past is not in the spread. A `ParticleFilter` has that too.
 
@@ -75,7 +79,7 @@ def run_predictive(
     num_samples: int = 128,
     levels: Sequence[float] = (),
 ) -> tuple[Belief, Filtered, Predicted]:
-    """`run`, with the same numbers, and what `predict` says before each step, time first.
+    """Filter as `run` does, with the same numbers, and `predict` before each step.
 
     The arguments are those of `run` and of `predict`.
     """
@@ -135,18 +139,33 @@ def _run_predictive(
     num_samples: int,
     levels: tuple[float, ...],
 ) -> tuple[Belief, Filtered, Predicted]:
-    def masked_step(belief: Belief, x_and_mask: Any) -> tuple[Belief, Any]:
-        x, exists = x_and_mask
-        predicted = _predict(filter, model, belief, key, num_samples, levels)
-        after, filtered = only_if(exists, belief, *step(filter, model, belief, x, key))
-        return after, (filtered, predicted)
+    def look(belief: Belief) -> Predicted:
+        return _predict(filter, model, belief, key, num_samples, levels)
 
-    belief, (filtered, predicted) = jax.lax.scan(masked_step, belief, (xs, mask))
+    belief, (filtered, predicted) = filter_steps(filter, model, belief, xs, mask, key, look=look)
     return belief, filtered, predicted
 
 
+def no_steps(
+    filter: AbstractFilter,
+    model: AbstractModel,
+    key: PRNGKeyArray,
+    *,
+    num_samples: int = 128,
+    levels: Sequence[float] = (),
+) -> tuple[Filtered, Predicted]:
+    """What `run_predictive` says of no steps at all: every array is empty; nothing is computed."""
+    x = jax.ShapeDtypeStruct((0, *observation_shape(model)), jnp.result_type(float))
+    mask = jax.ShapeDtypeStruct((0,), bool)
+    belief = eqx.filter_eval_shape(start, filter, model)
+    _, *shapes = eqx.filter_eval_shape(
+        _run_predictive, filter, model, belief, x, mask, key, num_samples, _levels(levels)
+    )
+    return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), tuple(shapes))
+
+
 class Forecast(eqx.Module):
-    """What may come: draws of x_{t+1}, ..., x_{t+horizon} and their summary.
+    """What may come, as draws of x_{t+1}, ..., x_{t+horizon} and their summary.
 
     `mean` averages the emissions' means, which is steadier than averaging `samples`.
     `quantiles[i]` belongs to `levels[i]`, element by element.
@@ -180,7 +199,7 @@ def forecast(
 def generate(
     model: AbstractModel, num_steps: int, key: PRNGKeyArray, *, x0: Any = None
 ) -> tuple[Float[Array, "time *event"], Latent]:
-    """(xs, zs): one sequence simulated from the model itself."""
+    """Simulate one sequence from the model itself: (xs, zs)."""
     require_model(model)
     require_key(key)
     num_steps = require_positive("num_steps", num_steps)
@@ -190,7 +209,7 @@ def generate(
 
 
 def require_levels(levels: Any) -> tuple[float, ...]:
-    """Probabilities of quantiles."""
+    """Return the probabilities of quantiles, and refuse those outside of (0, 1)."""
     try:
         values = np.atleast_1d(np.asarray(levels, dtype=float))
     except (TypeError, ValueError):
@@ -224,12 +243,12 @@ def _forecast(
 
 @eqx.filter_jit
 def _generate(model: AbstractModel, x0: Any, key: PRNGKeyArray, num_steps: int) -> Any:
-    xs, _, zs = simulate(model, model.init(condition(model, x0)), num_steps, key)
+    xs, _, zs = simulate(model, model.init(fill_first(model, x0)), num_steps, key)
     return xs, zs
 
 
 def simulate(model: AbstractModel, state: State, num_steps: int, key: PRNGKeyArray) -> Any:
-    """(xs, emission means, zs) of the model run freely: z ~ prior, x ~ emission, advance."""
+    """Run the model freely, z ~ prior and x ~ emission: (xs, emission means, zs)."""
 
     def step(state: State, t: Array) -> Any:
         key_z, key_x = jax.random.split(jax.random.fold_in(key, t))

@@ -15,8 +15,7 @@ from varfilter import _saved
 from varfilter._arguments import require_key, require_positive
 from varfilter.contracts import as_booleans, as_numbers, observation_shape, tree_difference
 from varfilter.filtering import Belief, require_belief, start, step
-from varfilter.filters.base import AbstractFilter, Filtered
-from varfilter.filters.contract import require_fitting
+from varfilter.filters.base import AbstractFilter, Filtered, require_fitting
 from varfilter.model import AbstractModel
 from varfilter.prediction import Forecast, forecast
 
@@ -53,7 +52,7 @@ class Stream:
 
     @property
     def belief(self) -> Belief:
-        """All that the past has left."""
+        """All that the past has left: a pytree, which may be set to that of another stream."""
         return jax.tree.unflatten(self._belief_tree, self._belief)
 
     @belief.setter
@@ -87,7 +86,7 @@ class Stream:
         levels: Sequence[float] = (0.05, 0.5, 0.95),
         key: PRNGKeyArray | None = None,
     ) -> Forecast:
-        """Futures of `horizon` steps from here; the stream itself does not move."""
+        """Simulate futures of `horizon` steps from here; the stream itself does not move."""
         if key is None:  # its own draws, the same each time they are asked for at this step
             key = jax.random.fold_in(jax.random.fold_in(self._key, self.belief.t), 0xF0)
         return forecast(
@@ -109,7 +108,7 @@ class Stream:
     def restore(
         cls, path: str | os.PathLike, filter: AbstractFilter, model: AbstractModel
     ) -> "Stream":
-        """A stream that goes on where `save` left off, with the same filter and model."""
+        """Go on where `save` left off, with the same filter and model."""
         require_fitting(filter, model)
         metadata, arrays = _saved.read(path, STREAM)
         if metadata["fingerprint"] != _saved.fingerprint(filter, model):
@@ -175,7 +174,7 @@ class Stream:
         return array
 
     def _copied(self, x: Any) -> np.ndarray | None:
-        """`x` where it is just as it should be, which is the usual case and quick to see."""
+        """Copy `x` where it is just as it should be, which is the usual case and quick to see."""
         fits = type(x) is np.ndarray and x.dtype == self._dtype and x.shape == self._shape
         if not fits or np.isinf(x).any():
             return None

@@ -14,7 +14,7 @@ from rich.progress import Progress
 
 from varfilter.filtering import run
 from varfilter.filters import AbstractFilter, Filtered
-from varfilter.learning import EndToEnd, Learning, Metrics, TimeParallel
+from varfilter.learning import EndToEnd, LearnerState, Metrics, TimeParallel
 from varfilter.model import AbstractModel
 
 
@@ -61,33 +61,33 @@ def train(
 ) -> Trained:
     """`num_updates` updates on random batches; the KL's weight rises over `num_annealing`."""
     task = progress.add_task(f"train {name}", total=num_updates)
-    learning = learner.init(model, filter)
+    state = learner.init(model, filter)
     curve: list[Array] = []
     begin = time.perf_counter()
     for index in range(num_updates):
         weight = min(1.0, (index + 1) / max(num_annealing, 1))
-        learning, metrics = _update(learner, learning, xs, key, index, weight, batch_size)
+        state, metrics = _update(learner, state, xs, key, index, weight, batch_size)
         curve.append(metrics.free_energy)
         if index % 10 == 9 or index == num_updates - 1:
             shown = f"train {name}: {float(metrics.free_energy):.2f} nats per step"
             progress.update(task, completed=index + 1, description=shown)
     seconds = time.perf_counter() - begin
     values = np.asarray(jnp.stack(curve))
-    return Trained(learning.model, learning.filter, values, seconds, int(learning.num_skipped))
+    return Trained(state.model, state.filter, values, seconds, int(state.num_skipped))
 
 
 def _update(
     learner: TimeParallel | EndToEnd,
-    learning: Learning,
+    state: LearnerState,
     xs: Array,
     key: PRNGKeyArray,
     index: int,
     weight: float,
     batch_size: int,
-) -> tuple[Learning, Metrics]:
+) -> tuple[LearnerState, Metrics]:
     key_batch, key_update = jax.random.split(jax.random.fold_in(key, index))
     chosen = jax.random.randint(key_batch, (batch_size,), 0, xs.shape[0])
-    return learner.update(learning, xs[chosen], key_update, kl_weight=weight)
+    return learner.update(state, xs[chosen], key_update, kl_weight=weight)
 
 
 def score(

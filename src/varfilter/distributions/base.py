@@ -31,14 +31,14 @@ class AbstractDistribution(eqx.Module):
 
     @abstractmethod
     def sample(self, key: PRNGKeyArray) -> Any:
-        """One event, differentiable in the parameters where the family allows it."""
+        """Draw one event, differentiable in the parameters where the family allows it."""
 
     @abstractmethod
     def log_prob(self, x: Any) -> Float[Array, ""]:
         """log p(x), summed over the observed elements of `x` alone (NaN: unobserved)."""
 
     def error(self, x: Float[Array, " *event"]) -> Float[Array, " *event"]:
-        """Precision-weighted error (x - mean) / variance; 0 where `x` is unobserved."""
+        """The precision-weighted error (x - mean) / variance; 0 where `x` is unobserved."""
         return jnp.where(observed(x), fill(x, self.mean) - self.mean, 0.0) / self.variance
 
     def stabilised(self) -> "AbstractDistribution":
@@ -47,17 +47,17 @@ class AbstractDistribution(eqx.Module):
 
 
 def observed(x: Float[Array, " *event"]) -> Bool[Array, " *event"]:
-    """Which elements of `x` are there."""
+    """Say which elements of `x` were observed."""
     return ~jnp.isnan(x)
 
 
 def fill(x: Float[Array, " *event"], value: Float[Array, " *event"]) -> Float[Array, " *event"]:
-    """`x` with its unobserved elements taken from `value`."""
+    """Take the unobserved elements of `x` from `value`."""
     return jnp.where(observed(x), x, value)
 
 
 def parameter(value: Any) -> Float[Array, "..."]:
-    """`value` as an array of floats: the type of every unconstrained parameter."""
+    """Make `value` an array of floats: the type of every unconstrained parameter."""
     array = jnp.asarray(value)
     if jnp.issubdtype(array.dtype, jnp.complexfloating):
         raise TypeError(f"A distribution's parameters must be real; got dtype {array.dtype}.")
@@ -66,7 +66,7 @@ def parameter(value: Any) -> Float[Array, "..."]:
 
 
 def require_shape(name: str, value: Array, shape: tuple[int, ...], fix: str) -> None:
-    """A parameter that goes with `mean`."""
+    """Refuse a parameter whose shape does not go with that of `mean`."""
     if value.shape != shape:
         raise ValueError(
             f"`{name}` must have shape {shape} to go with `mean`; got {value.shape}. {fix}"
@@ -74,7 +74,7 @@ def require_shape(name: str, value: Array, shape: tuple[int, ...], fix: str) -> 
 
 
 def require_width(width: Any) -> None:
-    """The width of a quantised distribution's window."""
+    """Refuse a width of a quantised distribution's bins that is not positive and finite."""
     if not isinstance(width, float | int | np.number) or not 0 < width < float("inf"):
         raise ValueError(
             f"`width` must be positive and finite; got {width!r}. It is the distance of two"
@@ -86,7 +86,7 @@ def require_width(width: Any) -> None:
 
 
 def sample(tree: PyTree, key: PRNGKeyArray) -> PyTree:
-    """One draw from each distribution of `tree`."""
+    """Draw from each distribution of `tree`."""
     leaves, treedef = jax.tree.flatten(tree, is_leaf=is_distribution)
     if len(leaves) == 1:
         return treedef.unflatten([leaves[0].sample(key)])
@@ -114,7 +114,7 @@ def error(tree: PyTree, value: PyTree) -> PyTree:
 
 
 def stabilised(tree: PyTree) -> PyTree:
-    """Each distribution of `tree`, in its numerically safe range."""
+    """Hold each distribution of `tree` in its numerically safe range."""
     return jax.tree.map(lambda d: d.stabilised(), tree, is_leaf=is_distribution)
 
 

@@ -20,26 +20,26 @@ class Bernoulli(AbstractDistribution):
 
     @property
     def mean(self) -> Float[Array, " *event"]:
-        """P(x = 1)."""
+        """The probability P(x = 1)."""
         return jax.nn.sigmoid(self.logits)
 
     @property
     def variance(self) -> Float[Array, " *event"]:
-        """p (1 - p)."""
+        """The variance p (1 - p)."""
         return jax.nn.sigmoid(self.logits) * jax.nn.sigmoid(-self.logits)
 
     def sample(self, key: PRNGKeyArray) -> Float[Array, " *event"]:
-        """0 or 1, as floats: what `log_prob` and the models take."""
+        """Draw 0 or 1, as floats: what `log_prob` and the models take."""
         draw = jax.random.bernoulli(key, self.mean, self.shape)
         return draw.astype(self.logits.dtype)
 
     def log_prob(self, x: Float[Array, " *event"]) -> Float[Array, ""]:
-        """Sum over observed elements of x * logit - softplus(logit)."""
+        """log p(x), the sum over observed elements of x * logit - softplus(logit)."""
         terms = fill(x, jnp.zeros_like(self.logits)) * self.logits - jax.nn.softplus(self.logits)
         return jnp.sum(jnp.where(observed(x), terms, 0.0))
 
     def error(self, x: Float[Array, " *event"]) -> Float[Array, " *event"]:
-        """(x - p) / (p (1 - p)), written so that it stays finite for certain predictions.
+        """The error (x - p) / (p (1 - p)), which stays finite for certain predictions.
 
         For x = 1 it is 1 / p = 1 + exp(-logit); for x = 0 it is -(1 + exp(logit)).
         """

@@ -65,11 +65,11 @@ class DiscretizedNormal(AbstractDistribution):
 
     @property
     def variance(self) -> Float[Array, " *event"]:
-        """Of the Gaussian before it is quantised."""
+        """The variance of the Gaussian before it is quantised."""
         return jnp.exp(self.log_var)
 
     def sample(self, key: PRNGKeyArray) -> Float[Array, " *event"]:
-        """A draw; on the levels low, low + w, ..., high where these are given."""
+        """Draw an event; on the levels low, low + w, ..., high where these are given."""
         noise = jax.random.normal(key, self.shape, self.mean.dtype)
         x = self.mean + jnp.exp(0.5 * self.log_var) * noise
         if self.low is not None:
@@ -104,7 +104,7 @@ class DiscretizedNormal(AbstractDistribution):
         return np.array([low is not None for low in _each(self.low)])
 
     def _along(self, value: Any, if_none: float | None = None) -> Any:
-        """One number as it is, a tuple as an array along the vector; None as `if_none`."""
+        """Leave a number as it is, make a tuple an array along the vector, and None `if_none`."""
         if not isinstance(value, tuple):
             return if_none if value is None else value
         return jnp.array([if_none if v is None else v for v in value], self.mean.dtype)
@@ -133,11 +133,11 @@ class PaperDiscretizedNormal(AbstractDistribution):
 
     @property
     def variance(self) -> Float[Array, " *event"]:
-        """Of the Gaussian before it is quantised."""
+        """The variance of the Gaussian before it is quantised."""
         return jnp.exp(self.log_var)
 
     def sample(self, key: PRNGKeyArray) -> Float[Array, " *event"]:
-        """A draw from the Gaussian before it is quantised."""
+        """Draw from the Gaussian before it is quantised."""
         noise = jax.random.normal(key, self.shape, self.mean.dtype)
         return self.mean + jnp.exp(0.5 * self.log_var) * noise
 
@@ -217,7 +217,7 @@ def erfcx(x: Float[Array, " *event"]) -> Float[Array, " *event"]:
 
 
 def _along_y(coefficients: np.ndarray, x: Float[Array, " *event"]) -> Float[Array, " *event"]:
-    """A polynomial in y = 1 / x^2, by Horner's rule."""
+    """Evaluate a polynomial in y = 1 / x^2, by Horner's rule."""
     y = 1.0 / x**2
     value = jnp.full_like(x, coefficients[-1])
     for coefficient in coefficients[-2::-1].tolist():

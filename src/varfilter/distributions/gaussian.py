@@ -36,7 +36,7 @@ class Gaussian(AbstractDistribution):
     def from_cholesky(
         mean: Float[Array, " size"], cholesky: Float[Array, "size size"]
     ) -> "Gaussian":
-        """From a lower-triangular square root of the covariance with a positive diagonal."""
+        """Build one from a lower-triangular root of the covariance, its diagonal positive."""
         diagonal = jnp.diagonal(cholesky)
         # A direction of exactly zero variance keeps a finite logarithm.
         safe = jnp.maximum(diagonal, jnp.finfo(cholesky.dtype).tiny)
@@ -46,12 +46,12 @@ class Gaussian(AbstractDistribution):
     def from_covariance(
         mean: Float[Array, " size"], covariance: Float[Array, "size size"]
     ) -> "Gaussian":
-        """From a positive definite covariance."""
+        """Build one from a positive definite covariance."""
         return Gaussian.from_cholesky(mean, _linalg.cholesky(covariance))
 
     @staticmethod
     def from_normal(normal: Normal) -> "Gaussian":
-        """The same distribution as a diagonal one."""
+        """Build the same distribution as a diagonal one."""
         return Gaussian(normal.mean, jnp.diag(0.5 * normal.log_var))
 
     @property
@@ -61,12 +61,12 @@ class Gaussian(AbstractDistribution):
 
     @property
     def cholesky(self) -> Float[Array, "size size"]:
-        """L."""
+        """The lower-triangular root L of the covariance."""
         return jnp.tril(self.factor, -1) + jnp.diag(jnp.exp(jnp.diagonal(self.factor)))
 
     @property
     def covariance(self) -> Float[Array, "size size"]:
-        """L L^T."""
+        """The covariance L L^T."""
         return self.cholesky @ self.cholesky.T
 
     @property
@@ -75,11 +75,11 @@ class Gaussian(AbstractDistribution):
         return jnp.sum(self.cholesky**2, axis=-1)
 
     def sample(self, key: PRNGKeyArray) -> Float[Array, " size"]:
-        """mean + L eps (reparameterised)."""
+        """Draw mean + L eps (reparameterised)."""
         return self.mean + self.cholesky @ jax.random.normal(key, self.shape, self.mean.dtype)
 
     def log_prob(self, x: Float[Array, " size"]) -> Float[Array, ""]:
-        """log-density of the observed elements: the others are marginalised out exactly."""
+        """The log-density of the observed elements: the others are marginalised out exactly."""
         seen = observed(x)
         cholesky = self._marginal_cholesky(seen)
         white = _linalg.solve_lower(cholesky, fill(x, self.mean) - self.mean)
@@ -88,13 +88,13 @@ class Gaussian(AbstractDistribution):
         return -0.5 * (count * LOG_2PI + white @ white) - log_det
 
     def error(self, x: Float[Array, " size"]) -> Float[Array, " size"]:
-        """Precision-weighted error of the observed elements: covariance^-1 (x - mean)."""
+        """The precision-weighted error of the observed elements: covariance^-1 (x - mean)."""
         cholesky = self._marginal_cholesky(observed(x))
         residual = fill(x, self.mean) - self.mean
         return _linalg.solve_lower_transposed(cholesky, _linalg.solve_lower(cholesky, residual))
 
     def _marginal_cholesky(self, seen: Array) -> Float[Array, "size size"]:
-        """Cholesky factor of the covariance with unseen rows and columns put to the identity's.
+        """The Cholesky factor of the covariance with unseen rows and columns put to the identity's.
 
         Such an element then adds nothing: its residual is zero and its log-determinant is zero.
         """
@@ -106,7 +106,7 @@ class Gaussian(AbstractDistribution):
         return jnp.where(whole, self.cholesky, partial)
 
     def stabilised(self) -> "Gaussian":
-        """diag(L) held to [exp(-7.5), exp(2.5)], what lies below it to ±exp(2.5)."""
+        """Hold diag(L) to [exp(-7.5), exp(2.5)], and what lies below it to ±exp(2.5)."""
         lower = jnp.clip(jnp.tril(self.factor, -1), -LARGEST_STD, LARGEST_STD)
         diagonal = jnp.clip(jnp.diagonal(self.factor), -7.5, 2.5)
         return Gaussian(self.mean, lower + jnp.diag(diagonal))

@@ -44,21 +44,21 @@ class Joint(AbstractDistribution):
 
     @property
     def mean(self) -> Float[Array, "..."]:
-        """Of each element, by its own part."""
+        """The mean of each element, by its own part."""
         return self._whole([part.mean for part in self.parts])
 
     @property
     def variance(self) -> Float[Array, "..."]:
-        """Of each element, by its own part."""
+        """The variance of each element, by its own part."""
         return self._whole([part.variance for part in self.parts])
 
     def sample(self, key: PRNGKeyArray) -> Float[Array, " size"]:
-        """A draw from each part, in the vector's order."""
+        """Draw from each part, and put the draws in the vector's order."""
         keys = jax.random.split(key, len(self.parts))
         return self._whole([part.sample(k) for part, k in zip(self.parts, keys, strict=True)])
 
     def log_prob(self, x: Float[Array, " size"]) -> Float[Array, ""]:
-        """sum_i log p_i(x[places_i]), observed elements only.
+        """Sum log p_i(x[places_i]) over i, observed elements only.
 
         Densities and probabilities add up: it is a density in the continuous elements.
         """
@@ -66,21 +66,21 @@ class Joint(AbstractDistribution):
         return sum(each[1:], start=each[0])
 
     def error(self, x: Float[Array, " size"]) -> Float[Array, " size"]:
-        """Precision-weighted error, of each element by its own part; 0 where unobserved."""
+        """The precision-weighted error of each element, by its own part; 0 where unobserved."""
         return self._whole([part.error(value) for part, value in self._divided(x)])
 
     def stabilised(self) -> "Joint":
-        """Each part in its numerically safe range."""
+        """Hold each part in its numerically safe range."""
         return Joint(tuple(part.stabilised() for part in self.parts), self.places)
 
     def _divided(self, x: Array) -> list[tuple[AbstractDistribution, Array]]:
-        """Each part with its own elements of `x`."""
+        """Pair each part with its own elements of `x`."""
         return [
             (part, x[np.array(places)])
             for part, places in zip(self.parts, self.places, strict=True)
         ]
 
     def _whole(self, values: list[Array]) -> Array:
-        """One vector from those of the parts; axes before it (time, a batch) are kept."""
+        """Make one vector from those of the parts; axes before it (time, a batch) are kept."""
         order = np.argsort(np.concatenate([np.array(places) for places in self.places]))
         return jnp.concatenate(values, axis=-1)[..., order]

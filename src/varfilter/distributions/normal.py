@@ -37,24 +37,24 @@ class Normal(AbstractDistribution):
 
     @property
     def variance(self) -> Float[Array, " *event"]:
-        """exp(log_var)."""
+        """The variance, exp(log_var)."""
         return jnp.exp(self.log_var)
 
     @property
     def std(self) -> Float[Array, " *event"]:
-        """exp(log_var / 2)."""
+        """The standard deviation, exp(log_var / 2)."""
         return jnp.exp(0.5 * self.log_var)
 
     def sample(self, key: PRNGKeyArray) -> Float[Array, " *event"]:
-        """mean + std * eps (reparameterised)."""
+        """Draw mean + std * eps (reparameterised)."""
         return self.mean + self.std * jax.random.normal(key, self.shape, self.mean.dtype)
 
     def log_prob(self, x: Float[Array, " *event"]) -> Float[Array, ""]:
-        """-1/2 sum over observed elements of (log 2 pi + l + (x - mean)^2 exp(-l))."""
+        """log p(x) = -1/2 sum over observed elements of (log 2 pi + l + (x - mean)^2 exp(-l))."""
         square = (fill(x, self.mean) - self.mean) ** 2
         terms = LOG_2PI + self.log_var + square * jnp.exp(-self.log_var)
         return -0.5 * jnp.sum(jnp.where(observed(x), terms, 0.0))
 
     def stabilised(self) -> "Normal":
-        """Log-variance clipped to [-15, 5], as in the original code."""
+        """Clip the log-variance to [-15, 5], as the original code does."""
         return Normal(self.mean, jnp.clip(self.log_var, -15.0, 5.0))

@@ -18,7 +18,7 @@ class Particles(AbstractDistribution):
 
     @property
     def weights(self) -> Float[Array, " num_particles"]:
-        """Normalised weights."""
+        """The weights, which sum to one."""
         return jax.nn.softmax(self.log_weights)
 
     @property
@@ -29,12 +29,12 @@ class Particles(AbstractDistribution):
 
     @property
     def mean(self) -> PyTree:
-        """sum_i w_i values_i."""
+        """The mean, sum_i w_i values_i."""
         return jax.tree.map(lambda v: jnp.tensordot(self.weights, v, axes=1), self.values)
 
     @property
     def variance(self) -> PyTree:
-        """sum_i w_i (values_i - mean)^2, per element."""
+        """The variance of each element, sum_i w_i (values_i - mean)^2."""
         return jax.tree.map(
             lambda v, m: jnp.tensordot(self.weights, (v - m[None]) ** 2, axes=1),
             self.values,
@@ -43,16 +43,16 @@ class Particles(AbstractDistribution):
 
     @property
     def effective_sample_size(self) -> Float[Array, ""]:
-        """1 / sum_i w_i^2: from 1 (one particle carries all) to their number (equal weights)."""
+        """How many particles of equal weight are worth as much: 1 / sum_i w_i^2."""
         return jnp.exp(-jax.nn.logsumexp(2 * jax.nn.log_softmax(self.log_weights)))
 
     def sample(self, key: PRNGKeyArray) -> PyTree:
-        """One of the particles, by weight."""
+        """Draw one of the particles, by weight."""
         index = jax.random.categorical(key, self.log_weights)
         return jax.tree.map(lambda v: v[index], self.values)
 
     def log_prob(self, x: Any) -> Float[Array, ""]:
-        """Undefined: particles have no density."""
+        """Refuse: particles have no density."""
         raise TypeError(
             "`Particles.log_prob` is undefined: a set of particles has no density."
             " Use `Mixture`, or the filter's `bound`."
@@ -72,24 +72,24 @@ class Mixture(AbstractDistribution):
 
     @property
     def weights(self) -> Float[Array, " num_components"]:
-        """Normalised weights."""
+        """The weights, which sum to one."""
         return jax.nn.softmax(self.log_weights)
 
     @property
     def mean(self) -> Array:
-        """sum_i w_i mean_i."""
+        """The mean, sum_i w_i mean_i."""
         means = jax.vmap(lambda d: d.mean)(self.components)
         return jnp.tensordot(self.weights, means, axes=1)
 
     @property
     def variance(self) -> Array:
-        """Within plus between the components, per element."""
+        """The variance of each element, within the components plus between them."""
         means, variances = jax.vmap(lambda d: (d.mean, d.variance))(self.components)
         second = variances + (means - self.mean[None]) ** 2
         return jnp.tensordot(self.weights, second, axes=1)
 
     def sample(self, key: PRNGKeyArray) -> Array:
-        """A draw from a component drawn by weight."""
+        """Draw a component by weight, and an event from it."""
         key_index, key_event = jax.random.split(key)
         index = jax.random.categorical(key_index, self.log_weights)
         return _component(self.components, index).sample(key_event)

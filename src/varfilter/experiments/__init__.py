@@ -2,7 +2,14 @@
 
 from varfilter.experiments.experiment import Experiment, Published
 from varfilter.experiments.filters import AVF, Baseline, Descent, FilterChoice
-from varfilter.experiments.models import SRNNSizes, SVGSizes, TableSizes, VRNNSizes
+from varfilter.experiments.models import (
+    Observations,
+    SRNNSizes,
+    SVGSizes,
+    TableSizes,
+    VRNNSizes,
+    published_model,
+)
 from varfilter.experiments.paper import EXPERIMENTS, experiment_named, own_experiment
 from varfilter.experiments.schedule import Adam, Optimizers, Schedule
 
@@ -14,6 +21,7 @@ __all__ = [
     "Descent",
     "Experiment",
     "FilterChoice",
+    "Observations",
     "Optimizers",
     "Published",
     "SRNNSizes",
@@ -23,4 +31,5 @@ __all__ = [
     "VRNNSizes",
     "experiment_named",
     "own_experiment",
+    "published_model",
 ]

@@ -1,17 +1,36 @@
 """The models of the experiments: their sizes as plain numbers, and how they are built for data."""
 
 import functools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from jaxtyping import PRNGKeyArray
 
+from varfilter._arguments import nearest
 from varfilter.data.dataset import Dataset, Family
 from varfilter.distributions import Bernoulli, DiscretizedNormal, Normal
 from varfilter.models import SRNN, SVG, VRNN, BernoulliImage, ColumnHead, NormalImage
 from varfilter.models.heads import BernoulliHead, VaryingNormalHead
-from varfilter.nn import VGG
+from varfilter.nn import DCGAN, VGG
+
+
+@dataclass(frozen=True)
+class Observations:
+    """All that a model has to know of the data: of what shape and family one observation is.
+
+    A `Dataset` says the same, and stands in its place wherever models are built.
+    """
+
+    name: str
+    observation_shape: tuple[int, ...]
+    family: Family | tuple[Family, ...]
+
+    @property
+    def num_elements(self) -> int:
+        """How many numbers one observation has."""
+        return math.prod(self.observation_shape)
 
 
 @dataclass(frozen=True)
@@ -33,11 +52,11 @@ class VRNNSizes:
     num_layers: int = 4
     """Layers of each of these networks."""
 
-    def build(self, dataset: Dataset, key: PRNGKeyArray) -> VRNN:
-        """For observations like those of the data set."""
+    def build(self, data: Dataset | Observations, key: PRNGKeyArray) -> VRNN:
+        """Build the model for observations like those of the data."""
         return VRNN(
-            dataset.observation_shape,
-            head=head_for(dataset, log_var_range=(-20.0, 5.0)),
+            data.observation_shape,
+            head=head_for(data, log_var_range=(-20.0, 5.0)),
             key=key,
             **vars(self),
         )
@@ -60,11 +79,11 @@ class SRNNSizes:
     num_decoder_layers: int = 2
     """Layers of the decoder."""
 
-    def build(self, dataset: Dataset, key: PRNGKeyArray) -> SRNN:
-        """For observations like those of the data set."""
+    def build(self, data: Dataset | Observations, key: PRNGKeyArray) -> SRNN:
+        """Build the model for observations like those of the data."""
         return SRNN(
-            dataset.observation_shape,
-            head=head_for(dataset, log_var_range=(-10.0, float("inf"))),
+            data.observation_shape,
+            head=head_for(data, log_var_range=(-10.0, float("inf"))),
             key=key,
             **vars(self),
         )
@@ -72,7 +91,7 @@ class SRNNSizes:
 
 @dataclass(frozen=True)
 class SVGSizes:
-    """An SVG with VGG coders; the defaults are the paper's for KTH."""
+    """An SVG; the defaults are the paper's for KTH, with VGG's coders."""
 
     latent_size: int = 512
     """Elements of z_t."""
@@ -83,28 +102,23 @@ class SVGSizes:
     channels: tuple[int, ...] = (64, 128, 256, 512)
     """Maps of each stage of the coders; frames have 4 pixels a side for each doubling."""
     convolutions: tuple[int, ...] = (2, 2, 3, 3)
-    """Convolutions of each stage."""
+    """VGG's convolutions of each stage; without any, DCGAN's coders, one of stride two a stage."""
     use_skips: bool = False
     """Hand the last frame's maps to the decoder. The paper's runs had none."""
     std: float = 1.0
     """The standard deviation of a pixel where learning starts."""
 
-    def build(self, dataset: Dataset, key: PRNGKeyArray) -> SVG:
-        """For frames like those of the data set."""
-        if len(self.channels) != len(self.convolutions):
-            raise ValueError(
-                "`model.channels` and `model.convolutions` must have one number for each stage;"
-                f" got {self.channels} and {self.convolutions}."
-            )
-        coder = VGG(tuple((c,) * n for c, n in zip(self.channels, self.convolutions, strict=True)))
-        shape = dataset.observation_shape
+    def build(self, data: Dataset | Observations, key: PRNGKeyArray) -> SVG:
+        """Build the model for frames like those of the data."""
+        coder = self._coder()
+        shape = data.observation_shape
         if len(shape) != 3 or shape[1:] != (coder.image_size, coder.image_size):
             raise ValueError(
                 f"`model.channels` has {len(self.channels)} stages, for frames of"
-                f" {coder.image_size}x{coder.image_size} pixels; {dataset.name!r} has observations"
+                f" {coder.image_size}x{coder.image_size} pixels; {data.name!r} has observations"
                 f" of shape {shape}. Give `--data.size {coder.image_size}`, or other stages."
             )
-        family = _one_family(dataset, "SVG")
+        family = _one_family(data, "SVG")
         is_binary = family.distribution is Bernoulli
         head = BernoulliImage() if is_binary else NormalImage(family.width, self.std)
         return SVG(
@@ -118,6 +132,17 @@ class SVGSizes:
             key=key,
         )
 
+    def _coder(self) -> VGG | DCGAN:
+        if not self.convolutions:
+            return DCGAN(self.channels)
+        if len(self.channels) != len(self.convolutions):
+            raise ValueError(
+                "`model.channels` and `model.convolutions` must have one number for each stage;"
+                f" got {self.channels} and {self.convolutions}."
+            )
+        pairs = zip(self.channels, self.convolutions, strict=True)
+        return VGG(tuple((channels,) * count for channels, count in pairs))
+
 
 @dataclass(frozen=True)
 class TableSizes:
@@ -128,41 +153,97 @@ class TableSizes:
     hidden_size: int | None = None
     """Units of the LSTM and of each network; 32 up to 8 columns, 64 up to 32, else 128."""
 
-    def build(self, dataset: Dataset, key: PRNGKeyArray) -> SRNN:
-        """For the columns of the table."""
-        columns = dataset.num_elements
+    def build(self, data: Dataset | Observations, key: PRNGKeyArray) -> SRNN:
+        """Build the model for the columns of the table."""
+        columns = data.num_elements
         hidden = self.hidden_size or (32 if columns <= 8 else 64 if columns <= 32 else 128)
         return SRNN(
-            dataset.observation_shape,
+            data.observation_shape,
             self.latent_size or min(max(columns + 2, 4), 16),
             recurrent_size=hidden,
             prior_size=hidden,
             decoder_size=hidden,
             num_decoder_layers=1,
-            head=head_for(dataset, log_var_range=(-7.0, 3.0)),
+            head=head_for(data, log_var_range=(-7.0, 3.0)),
             key=key,
         )
 
 
-def head_for(dataset: Dataset, *, log_var_range: tuple[float, float]) -> Callable[..., Any]:
+# The SRNN of speech; its defaults are those for music.
+SRNN_SPEECH = SRNNSizes(
+    latent_size=256,
+    recurrent_size=1024,
+    prior_size=512,
+    num_prior_layers=2,
+    decoder_size=512,
+    num_decoder_layers=2,
+)
+# The width of one 16-bit level after standardising TIMIT, as the original code has it. It depends
+# on the standard deviation of the training data: a data set has its own.
+TIMIT_WIDTH = 0.0018190742
+SPEECH = Observations("speech", (200,), Family(DiscretizedNormal, TIMIT_WIDTH))
+PIXELS = Family(DiscretizedNormal, 1 / 255, 0.0, 1.0)
+# The models of the paper, and others of its code and of the papers it builds on, with the
+# observations they are for. Those without an experiment here have no data at hand.
+PUBLISHED_MODELS: dict[str, tuple[VRNNSizes | SRNNSizes | SVGSizes, Observations]] = {
+    "vrnn-timit": (VRNNSizes(), SPEECH),
+    "vrnn-blizzard": (VRNNSizes(recurrent_size=4000), SPEECH),
+    # IAM-OnDB pen strokes: two offsets and whether the pen is up, as a density.
+    "vrnn-handwriting": (
+        VRNNSizes(
+            latent_size=50,
+            recurrent_size=1200,
+            data_feature_size=250,
+            latent_feature_size=150,
+            prior_size=150,
+            decoder_size=250,
+            num_layers=1,
+        ),
+        Observations("pen strokes", (3,), Family(Normal)),
+    ),
+    "srnn-timit": (SRNN_SPEECH, SPEECH),
+    "srnn-music": (SRNNSizes(), Observations("piano rolls", (88,), Family(Bernoulli))),
+    "svg-kth": (SVGSizes(), Observations("people", (1, 64, 64), PIXELS)),
+    "svg-bair": (SVGSizes(latent_size=64), Observations("a robot arm", (3, 64, 64), PIXELS)),
+    "svg-digits": (
+        SVGSizes(latent_size=10, convolutions=()),
+        Observations("moving digits", (1, 64, 64), Family(Bernoulli)),
+    ),
+}
+
+
+def published_model(name: str, key: PRNGKeyArray) -> VRNN | SRNN | SVG:
+    """Build a published model at its full size, by its name in `PUBLISHED_MODELS`."""
+    if name not in PUBLISHED_MODELS:
+        raise ValueError(
+            f"There is no published model {name!r}.{nearest(name, PUBLISHED_MODELS)}"
+            f" Known are {', '.join(PUBLISHED_MODELS)}."
+        )
+    sizes, observations = PUBLISHED_MODELS[name]
+    return sizes.build(observations, key)
+
+
+def head_for(
+    data: Dataset | Observations, *, log_var_range: tuple[float, float]
+) -> Callable[..., Any]:
     """The output head for the family of a data set's observations."""
-    if isinstance(dataset.family, tuple):
-        return functools.partial(ColumnHead, families=dataset.family)
-    family = _one_family(dataset, "this model")
+    if isinstance(data.family, tuple):
+        return functools.partial(ColumnHead, families=data.family)
+    family = _one_family(data, "this model")
     if family.distribution is Bernoulli:
         return BernoulliHead
     if family.distribution in (Normal, DiscretizedNormal):
         return functools.partial(VaryingNormalHead, width=family.width, log_var_range=log_var_range)
     raise ValueError(
-        f"{dataset.name!r} has observations of family `{family.distribution.__name__}`, for which"
+        f"{data.name!r} has observations of family `{family.distribution.__name__}`, for which"
         " there is no output head."
     )
 
 
-def _one_family(dataset: Dataset, what: str) -> Family:
-    if isinstance(dataset.family, Family):
-        return dataset.family
+def _one_family(data: Dataset | Observations, what: str) -> Family:
+    if isinstance(data.family, Family):
+        return data.family
     raise ValueError(
-        f"{dataset.name!r} is a table, whose columns have families of their own; {what} needs one"
+        f"{data.name!r} is a table, whose columns have families of their own; {what} needs one"
         " for all elements. Train it as a table: `varfilter train FILE.csv`."
     )

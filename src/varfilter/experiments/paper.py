@@ -6,7 +6,7 @@ from pathlib import Path
 from varfilter._arguments import nearest
 from varfilter.experiments.experiment import Experiment, Published
 from varfilter.experiments.filters import AVF, Baseline, FilterChoice
-from varfilter.experiments.models import SRNNSizes, SVGSizes, TableSizes, VRNNSizes
+from varfilter.experiments.models import SRNN_SPEECH, SRNNSizes, SVGSizes, TableSizes, VRNNSizes
 from varfilter.experiments.schedule import Adam, Optimizers, Schedule
 from varfilter.media import Source, medium_named, source_of
 
@@ -24,14 +24,6 @@ MUSIC = {
 def _speech() -> tuple[Experiment, ...]:
     vrnn = Schedule(num_epochs=700, batch_size=64, num_steps=40)
     srnn = Schedule(num_epochs=1000, batch_size=64, num_steps=40, annealing_epochs=20)
-    srnn_sizes = SRNNSizes(
-        latent_size=256,
-        recurrent_size=1024,
-        prior_size=512,
-        num_prior_layers=2,
-        decoder_size=512,
-        num_decoder_layers=2,
-    )
     fast, slow = Adam(1e-3), Adam(1e-4)
     clipped = Adam(1e-3, clip_norm=1000.0), Adam(1e-4, clip_norm=1000.0)
     timit = source_of("timit")
@@ -47,13 +39,13 @@ def _speech() -> tuple[Experiment, ...]:
             published=Published("table-1", 1105, 1110),
         ),
         Experiment(
-            "srnn-timit-baseline", timit, srnn_sizes,
+            "srnn-timit-baseline", timit, SRNN_SPEECH,
             FilterChoice(Baseline(hidden_size=512, num_layers=2)),
             Optimizers(clipped[0], clipped[0]), srnn, published=Published("table-1", 1026, 1030),
         ),
         # The paper feeds x_t to this network alone: without it training sat in a local minimum.
         Experiment(
-            "srnn-timit-avf", timit, srnn_sizes, FilterChoice(AVF(encode_observation=True)),
+            "srnn-timit-avf", timit, SRNN_SPEECH, FilterChoice(AVF(encode_observation=True)),
             Optimizers(clipped[1], clipped[1], num_phi_steps=39),
             replace(srnn, annealing_epochs=50), published=Published("table-1", 1024, 1028),
         ),

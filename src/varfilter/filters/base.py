@@ -4,8 +4,13 @@ from abc import abstractmethod
 from typing import Any
 
 import equinox as eqx
+import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
+from varfilter._arguments import kind
+from varfilter._signature import once_per_signature
+from varfilter.contracts import first_line, observation_shape, require_model, tree_difference
 from varfilter.model import AbstractModel, State
 from varfilter.observation import Observation
 
@@ -34,7 +39,7 @@ class Filtered(eqx.Module):
 
 
 class AbstractFilter(eqx.Module):
-    """A way to carry beliefs through time."""
+    """A way to carry beliefs through time, one observation after another."""
 
     @abstractmethod
     def init(self, model: AbstractModel, x0: Float[Array, " *event"] | None = None) -> Carry:
@@ -54,4 +59,42 @@ class AbstractFilter(eqx.Module):
 
     @abstractmethod
     def draw(self, model: AbstractModel, carry: Carry, key: PRNGKeyArray) -> State:
-        """A model state to forecast from."""
+        """Draw a model state to forecast from."""
+
+
+def require_fitting(filter: Any, model: Any) -> None:
+    """Refuse a filter that cannot take a step with this model, before anything is compiled."""
+    if not isinstance(filter, AbstractFilter):
+        raise TypeError(
+            f"`filter` must be a filter; got {kind(filter)}."
+            " For example `VariationalFilter(Iterative(model, key=key))`."
+        )
+    require_model(model)
+    _first_carry(filter, model)
+
+
+def carry_shapes(filter: AbstractFilter, model: AbstractModel) -> Carry:
+    """The shapes of what the filter carries with this model; what does not fit is refused."""
+    return _first_carry(filter, model)
+
+
+@once_per_signature
+def _first_carry(filter: AbstractFilter, model: AbstractModel) -> Carry:
+    # `init` goes first and unwrapped: a filter that refuses a model says so there.
+    carry = eqx.filter_eval_shape(filter.init, model)
+    x = jax.ShapeDtypeStruct(observation_shape(model), jnp.result_type(float))
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    inner = getattr(filter, "inference", None)
+    name = type(filter).__name__ + (f"({type(inner).__name__})" if inner is not None else "")
+    try:
+        after, filtered = eqx.filter_eval_shape(filter.step, model, carry, x, key)
+    except Exception as error:
+        raise TypeError(
+            f"`{name}` does not fit `{type(model).__name__}`: its step fails on the shapes of this"
+            f" model ({first_line(error)}). Build its networks for this model."
+        ) from error
+    if difference := tree_difference(carry, after):
+        raise TypeError(f"`{name}.step` must keep the carry that `init` makes: {difference}.")
+    if not isinstance(filtered, Filtered) or filtered.bound.shape != ():
+        raise TypeError(f"`{name}.step` must return a `Filtered` whose `bound` is one number.")
+    return carry

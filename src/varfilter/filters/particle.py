@@ -3,17 +3,16 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from varfilter import distributions
 from varfilter._arguments import kind, require_fraction, require_positive
 from varfilter._tree import select
 from varfilter.distributions import Mixture, Particles
 from varfilter.filters.base import AbstractFilter, Filtered
-from varfilter.filters.resampling import systematic
 from varfilter.inference.base import AbstractInference, Memory
 from varfilter.model import AbstractModel, State, prediction
-from varfilter.observation import Observation, condition, observe
+from varfilter.observation import Observation, fill_first, observe
 
 
 class ParticleCarry(eqx.Module):
@@ -32,12 +31,13 @@ class ParticleInfo(eqx.Module):
 
 
 class ParticleFilter(AbstractFilter):
-    """log p-hat(x_t | x_<t) = log sum_i W_i w_i,  w_i = p(x_t | z_i) p(z_i) / q(z_i)   (spec 10.3).
+    """log p-hat(x_t | x_<t) = log sum_i W_i w_i,  w_i = p(x_t | z_i) p(z_i) / q(z_i).
 
     Particles are resampled (systematically) when their effective sample size falls below
     `resample_below` of their number: 0 never resamples, which makes the summed bound
-    IWAE's; 1 always does, which is FIVO's; in between it adapts. `ParticleFilter(Prior())`
-    is the bootstrap filter. No gradient flows through the choice of ancestors.
+    IWAE's (Burda et al. 2016); 1 always does, which is FIVO's (Maddison et al. 2017); in
+    between it adapts. `ParticleFilter(Prior())` is the bootstrap filter. No gradient flows
+    through the choice of ancestors.
     """
 
     inference: AbstractInference
@@ -68,8 +68,8 @@ class ParticleFilter(AbstractFilter):
     def init(
         self, model: AbstractModel, x0: Float[Array, " *event"] | None = None
     ) -> ParticleCarry:
-        """All particles in the model's initial state, equally weighted."""
-        one = (model.init(condition(model, x0)), self.inference.init(model))
+        """Put all particles into the model's initial state, equally weighted."""
+        one = (model.init(fill_first(model, x0)), self.inference.init(model))
         states, memories = jax.tree.map(
             lambda leaf: jnp.broadcast_to(leaf, (self.num_particles, *jnp.shape(leaf))), one
         )
@@ -133,7 +133,7 @@ class ParticleFilter(AbstractFilter):
         return ParticleCarry(states, memories, log_weights), filtered
 
     def draw(self, model: AbstractModel, carry: ParticleCarry, key: PRNGKeyArray) -> State:
-        """The state of one particle, drawn by weight."""
+        """Draw the state of one particle, by weight."""
         index = jax.random.categorical(key, carry.log_weights)
         return jax.tree.map(lambda leaf: leaf[index], carry.states)
 
@@ -141,6 +141,23 @@ class ParticleFilter(AbstractFilter):
         # With a dtype: a weakly typed carry would make a stream compile its step twice.
         log_weight = -jnp.log(jnp.asarray(self.num_particles, jnp.result_type(float)))
         return jnp.full((self.num_particles,), log_weight)
+
+
+def systematic(
+    log_weights: Float[Array, " num_particles"], key: PRNGKeyArray
+) -> Int[Array, " num_particles"]:
+    """Draw ancestors systematically, all by one uniform number, which keeps their variance low.
+
+    Particle i appears floor or ceil of N w_i times, N w_i on average.
+    """
+    num_particles = log_weights.shape[0]
+    weights = jax.nn.softmax(log_weights)
+    offset = jax.random.uniform(key, (), weights.dtype)
+    positions = (jnp.arange(num_particles, dtype=weights.dtype) + offset) / num_particles
+    cumulative = jnp.cumsum(weights)
+    # The last sum may fall short of 1 by rounding; no position may fall beyond it.
+    indices = jnp.searchsorted(cumulative, positions * cumulative[-1])
+    return jnp.clip(indices, 0, num_particles - 1)
 
 
 def _mixture(components, log_weights):

@@ -13,7 +13,7 @@ from varfilter.filters.base import AbstractFilter, Filtered
 from varfilter.inference.base import AbstractInference, Inferred, Memory
 from varfilter.model import AbstractModel, Latent, State, prediction
 from varfilter.objective import FreeEnergy, free_energy
-from varfilter.observation import Observation, condition, observe
+from varfilter.observation import Observation, fill_first, observe
 
 
 class VariationalCarry(eqx.Module):
@@ -66,8 +66,8 @@ class VariationalFilter(AbstractFilter):
     def init(
         self, model: AbstractModel, x0: Float[Array, " *event"] | None = None
     ) -> VariationalCarry:
-        """The model's initial state."""
-        return VariationalCarry(model.init(condition(model, x0)), self.inference.init(model))
+        """Begin in the model's initial state."""
+        return VariationalCarry(model.init(fill_first(model, x0)), self.inference.init(model))
 
     def step(
         self,
@@ -117,7 +117,7 @@ class VariationalFilter(AbstractFilter):
         return Trace(observation, inferred, posterior, values.z, values, key_sample)
 
     def free_energies(self, trace: Trace) -> Float[Array, " iterates"]:
-        """F_t at the prior, after each iteration, at the end: what inference gained."""
+        """List F_t at the prior, after each iteration and at the end: what inference gained."""
         last = trace.free_energy.total
         # Without an observation q = p throughout, and F = 0.
         before = jnp.where(trace.observation.is_seen, trace.inferred.free_energies, 0.0)
@@ -131,5 +131,5 @@ class VariationalFilter(AbstractFilter):
         return VariationalCarry(state, trace.inferred.memory)
 
     def draw(self, model: AbstractModel, carry: VariationalCarry, key: PRNGKeyArray) -> State:
-        """The state of the one sampled trajectory."""
+        """Return the state of the one sampled trajectory."""
         return carry.state

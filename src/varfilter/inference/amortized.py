@@ -10,10 +10,11 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from varfilter._arguments import kind, require_all_positive, require_key
+from varfilter._signature import Signature
 from varfilter._tree import flat, flat_size
+from varfilter.contracts import first_step
 from varfilter.distributions import stabilised
 from varfilter.inference.base import AbstractInference, Inferred, Memory
-from varfilter.inference.shapes import Shapes
 from varfilter.model import AbstractModel, State
 from varfilter.nn import Dense, linear
 from varfilter.observation import Observation
@@ -46,7 +47,7 @@ class Amortized(AbstractInference):
         *,
         kl_weight: float | Float[Array, ""] = 1.0,
     ) -> Inferred:
-        """The network's answer."""
+        """Ask the network once."""
         posterior = self.network(model.prior(state), state, observation)
         return Inferred(posterior, memory, jnp.zeros((0,)))
 
@@ -56,7 +57,7 @@ class MLPPosterior(eqx.Module):
 
     trunk: Dense
     out: eqx.nn.Linear
-    like: Any = eqx.field(static=True)
+    like: Signature = eqx.field(static=True)
 
     def __init__(
         self,
@@ -68,20 +69,20 @@ class MLPPosterior(eqx.Module):
     ):
         require_all_positive(hidden_size=hidden_size, num_layers=num_layers)
         require_key(key)
-        shapes = Shapes(model)
+        shapes = first_step(model)
         key_trunk, key_out = jax.random.split(key)
         in_size = shapes.observation_size + flat_size(shapes.state)
         self.trunk = Dense(in_size, hidden_size, num_layers, key=key_trunk)
         self.out = linear(hidden_size, shapes.parameter_size, key=key_out)
-        self.like = shapes.frozen_prior
+        self.like = Signature(shapes.prior)
 
     def __call__(self, prior: Any, state: State, observation: Observation) -> Any:
-        """q(z_t | x_t, state_t)."""
+        """Return q(z_t | x_t, state_t)."""
         inputs = jnp.concatenate([jnp.ravel(observation.filled), flat(state)])
         return posterior_like(self.like, self.out(self.trunk(inputs)))
 
 
-def posterior_like(like: Any, parameters: Float[Array, " size"]) -> Any:
-    """The posterior of the structure of `like` whose parameters are the given vector."""
-    zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, parameters.dtype), like.thaw())
+def posterior_like(like: Signature, parameters: Float[Array, " size"]) -> Any:
+    """Build the posterior of the structure of `like` from the vector of its parameters."""
+    zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, parameters.dtype), like.shapes)
     return stabilised(ravel_pytree(zeros)[1](parameters))

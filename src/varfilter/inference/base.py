@@ -13,7 +13,7 @@ Memory = PyTree
 
 
 class Inferred(eqx.Module):
-    """The result of one inference.
+    """What one inference found.
 
     - `posterior`: q(z_t | x_<=t, z_<t), of the structure of the prior.
     - `memory`: what the inference itself carries to the next step.

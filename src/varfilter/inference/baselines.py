@@ -10,11 +10,12 @@ from typing import TypeVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import PRNGKeyArray
 
 from varfilter._arguments import kind, require_all_positive, require_key
 from varfilter.distributions import Normal
 from varfilter.model import AbstractModel
+from varfilter.models.heads import LatentHead
 from varfilter.models.srnn import SRNN, SRNNState, clipped_leaky_relu
 from varfilter.models.svg import SVG, SVGState
 from varfilter.models.vrnn import RELU_GAIN, VRNN, VRNNState
@@ -25,27 +26,11 @@ from varfilter.observation import Observation
 Model = TypeVar("Model", bound=AbstractModel)
 
 
-class NormalOut(eqx.Module):
-    """Two linear heads: the mean and the log-variance of q."""
-
-    mean: eqx.nn.Linear
-    log_var: eqx.nn.Linear
-
-    def __init__(self, hidden_size: int, latent_size: int, *, key: PRNGKeyArray):
-        key_mean, key_log_var = jax.random.split(key)
-        self.mean = linear(hidden_size, latent_size, key=key_mean)
-        self.log_var = linear(hidden_size, latent_size, key=key_log_var)
-
-    def __call__(self, hidden: Float[Array, " hidden"]) -> Normal:
-        """q, in its safe range."""
-        return Normal(self.mean(hidden), self.log_var(hidden)).stabilised()
-
-
 class VRNNPosterior(eqx.Module):
-    """q = N(net[φ_x(x_t), h_{t-1}])   (Chung et al. 2015; spec 3.1)."""
+    """q = N(net[φ_x(x_t), h_{t-1}])   (Chung et al. 2015)."""
 
     trunk: Dense
-    out: NormalOut
+    out: LatentHead
 
     def __init__(
         self,
@@ -59,7 +44,7 @@ class VRNNPosterior(eqx.Module):
         require_all_positive(hidden_size=hidden_size, num_layers=num_layers)
         require_key(key)
         key_trunk, key_out = jax.random.split(key)
-        in_size = _width(model.data_features) + model.lstm.initial_hidden.size
+        in_size = model.data_features.out_size + model.lstm.hidden_size
         self.trunk = Dense(
             in_size,
             hidden_size,
@@ -68,21 +53,21 @@ class VRNNPosterior(eqx.Module):
             gain=RELU_GAIN,
             key=key_trunk,
         )
-        self.out = NormalOut(hidden_size, model.prior_mean.weight.shape[0], key=key_out)
+        self.out = LatentHead(hidden_size, model.latent_size, keys=jax.random.split(key_out))
 
     def __call__(self, prior: Normal, state: VRNNState, observation: Observation) -> Normal:
-        """q(z_t | x_t, h_{t-1})."""
+        """Return q(z_t | x_t, h_{t-1})."""
         return self.out(self.trunk(jnp.concatenate([observation.features.units, state.hidden])))
 
 
 class SRNNPosterior(eqx.Module):
-    """q = N(net[x_t, h_t]): the baseline of the AVF paper's code (spec 4.2).
+    """q = N(net[x_t, h_t]): the baseline of the AVF paper's code.
 
-    It sees neither z_{t-1} nor the prior.
+    Unlike the posterior of Fraccaro et al. (2016) it sees neither z_{t-1} nor the prior.
     """
 
     trunk: Dense
-    out: NormalOut
+    out: LatentHead
 
     def __init__(
         self,
@@ -96,20 +81,20 @@ class SRNNPosterior(eqx.Module):
         require_all_positive(hidden_size=hidden_size, num_layers=num_layers)
         require_key(key)
         key_trunk, key_out = jax.random.split(key)
-        in_size = model.lstm.input_weight.shape[1] + model.lstm.initial_hidden.size
+        in_size = model.lstm.in_size + model.lstm.hidden_size
         self.trunk = Dense(
             in_size, hidden_size, num_layers, activation=clipped_leaky_relu, key=key_trunk
         )
-        self.out = NormalOut(hidden_size, model.z0.size, key=key_out)
+        self.out = LatentHead(hidden_size, model.latent_size, keys=jax.random.split(key_out))
 
     def __call__(self, prior: Normal, state: SRNNState, observation: Observation) -> Normal:
-        """q(z_t | x_t, h_t)."""
+        """Return q(z_t | x_t, h_t)."""
         inputs = jnp.concatenate([jnp.ravel(observation.filled), state.hidden])
         return self.out(self.trunk(inputs))
 
 
 class SRNNResidualPosterior(eqx.Module):
-    """a_t = net[x_t, h_t];  q = N(mean of p + m[a_t, z_{t-1}], v[a_t, z_{t-1}])   (spec 4.3).
+    """a_t = net[x_t, h_t];  q = N(mean of p + m[a_t, z_{t-1}], v[a_t, z_{t-1}]).
 
     The filtering posterior of Fraccaro et al. (2016): it sees the last latent, and says how
     far the prior's mean is off. Mean and log-variance have a hidden layer each.
@@ -134,8 +119,8 @@ class SRNNResidualPosterior(eqx.Module):
         require_all_positive(trunk_size=trunk_size, num_layers=num_layers, hidden_size=hidden_size)
         require_key(key)
         keys = jax.random.split(key, 5)
-        in_size = model.lstm.input_weight.shape[1] + model.lstm.initial_hidden.size
-        latent_size = model.z0.size
+        in_size = model.lstm.in_size + model.lstm.hidden_size
+        latent_size = model.latent_size
 
         def dense(in_size: int, out_size: int, count: int, key: PRNGKeyArray) -> Dense:
             return Dense(in_size, out_size, count, activation=clipped_leaky_relu, key=key)
@@ -147,7 +132,7 @@ class SRNNResidualPosterior(eqx.Module):
         self.log_var = linear(hidden_size, latent_size, key=keys[4])
 
     def __call__(self, prior: Normal, state: SRNNState, observation: Observation) -> Normal:
-        """q(z_t | x_t, h_t, z_{t-1})."""
+        """Return q(z_t | x_t, h_t, z_{t-1})."""
         inputs = jnp.concatenate([jnp.ravel(observation.filled), state.hidden])
         seen = jnp.concatenate([self.trunk(inputs), state.z])
         mean = prior.mean + self.mean(self.mean_hidden(seen))
@@ -155,21 +140,21 @@ class SRNNResidualPosterior(eqx.Module):
 
 
 class SVGPosterior(eqx.Module):
-    """q = N(net[LSTM(encoder(x_t), ...)]): it has a memory of its own   (spec 5.1).
+    """q = N(net[LSTM(encoder(x_t), ...)]): it has a memory of its own   (Denton, Fergus 2018).
 
     The encoder is the model's, and learns from both of its duties.
     """
 
     lstm: LSTM
-    out: NormalOut
+    out: LatentHead
 
     def __init__(self, model: AbstractModel, *, hidden_size: int = 256, key: PRNGKeyArray):
         model = _require(model, SVG)
         require_all_positive(hidden_size=hidden_size)
         require_key(key)
         key_lstm, key_out = jax.random.split(key)
-        self.lstm = LSTM(model.predictor_out.weight.shape[0], hidden_size, key=key_lstm)
-        self.out = NormalOut(hidden_size, model.prior_mean.weight.shape[0], key=key_out)
+        self.lstm = LSTM(model.code_size, hidden_size, key=key_lstm)
+        self.out = LatentHead(hidden_size, model.latent_size, keys=jax.random.split(key_out))
 
     def init(self) -> Hidden:
         """The learned state before the first frame."""
@@ -178,7 +163,7 @@ class SVGPosterior(eqx.Module):
     def __call__(
         self, memory: Hidden, prior: Normal, state: SVGState, observation: Observation
     ) -> tuple[Hidden, Normal]:
-        """(the LSTM after x_t, q(z_t | x_<=t))."""
+        """Return the LSTM's state after x_t, and q(z_t | x_<=t)."""
         memory = self.lstm(self.lstm.project(observation.features.code), memory)
         return memory, self.out(memory[0])
 
@@ -190,7 +175,3 @@ def _require(model: AbstractModel, wanted: type[Model]) -> Model:
             f" {kind(model)}. `MLPPosterior(model, key=key)` fits any model."
         )
     return model
-
-
-def _width(dense: Dense) -> int:
-    return dense.layers[-1].weight.shape[0]

@@ -7,21 +7,21 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from varfilter.inference.base import AbstractInference, Inferred, Memory
 from varfilter.model import AbstractModel, State
-from varfilter.models.linear_gaussian import LinearGaussian, condition
+from varfilter.models.linear_gaussian import LinearGaussian, kalman_update
 from varfilter.observation import Observation
 
 
 class Exact(AbstractInference):
     """q = p(z_t | z_{t-1}, x_t), in closed form; for `LinearGaussian` alone.
 
-    With it, F_t = -log p(x_t | z_{t-1}) exactly: the optimum of the sampled recursion
-    (spec 10.4, reading b). In a `ParticleFilter` it is the locally optimal proposal.
+    With it, F_t = -log p(x_t | z_{t-1}) exactly: the optimum of the recursion in which the past
+    is one sampled path. In a `ParticleFilter` it is the locally optimal proposal.
     """
 
     is_local: ClassVar[bool] = True
 
     def init(self, model: AbstractModel) -> Memory:
-        """Nothing to remember; refuses models it is not exact for."""
+        """Refuse models that it is not exact for; there is nothing to remember."""
         if not isinstance(model, LinearGaussian):
             raise TypeError(
                 f"`Exact` inference needs `LinearGaussian`; got `{type(model).__name__}`."
@@ -39,7 +39,7 @@ class Exact(AbstractInference):
         *,
         kl_weight: float | Float[Array, ""] = 1.0,
     ) -> Inferred:
-        """The conditional of the predicted Gaussian given the observed elements."""
+        """Condition the predicted Gaussian on the observed elements."""
         assert isinstance(model, LinearGaussian)
-        posterior, _, _ = condition(model, state, observation.x)
+        posterior, _, _ = kalman_update(model, state, observation.x)
         return Inferred(posterior, memory, jnp.zeros((0,)))

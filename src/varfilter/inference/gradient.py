@@ -9,7 +9,6 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from varfilter._arguments import require_optimizer, require_positive
-from varfilter._optax import descend
 from varfilter._tree import detach
 from varfilter.distributions import stabilised
 from varfilter.inference.base import AbstractInference, Inferred, Memory
@@ -54,7 +53,7 @@ class GradientDescent(AbstractInference):
         *,
         kl_weight: float | Float[Array, ""] = 1.0,
     ) -> Inferred:
-        """Descend from the prior."""
+        """Descend the free energy, beginning at the prior."""
         # q is the solution of an optimisation: the model learns at q, not through the descent.
         model, state, x = detach((model, state, observation.x))
         prior = model.prior(state)
@@ -71,3 +70,15 @@ class GradientDescent(AbstractInference):
         iterations = jnp.arange(self.num_iterations)
         (q, _), values = jax.lax.scan(iterate, (prior, self.optimizer.init(prior)), iterations)
         return Inferred(q, memory, values)
+
+
+def descend(
+    optimizer: optax.GradientTransformation, gradient: Any, state: Any, parameters: Any
+) -> tuple[Any, Any]:
+    """Return the step to add to the parameters, and the optimizer's state after it.
+
+    Optax mixes integer counts with floats, which strict promotion (our tests, and the habit
+    of careful users) refuses; the standard rules hold inside this call only.
+    """
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        return optimizer.update(gradient, state, parameters)

@@ -11,8 +11,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from varfilter._arguments import kind, require_all_positive, require_key, require_positive
 from varfilter._tree import detach, flat_size
+from varfilter.contracts import FirstStep, first_step
 from varfilter.inference.base import AbstractInference, Inferred, Memory
-from varfilter.inference.shapes import Shapes
 from varfilter.inference.signal import Gradients
 from varfilter.inference.update import Highway, LayerNorm
 from varfilter.model import AbstractModel, State
@@ -28,7 +28,7 @@ class Record(eqx.Module):
 
 
 class Iterative(AbstractInference):
-    """q_0 = p; repeat K times: q <- update(trunk([signal(q), q, (x)]), q)   (paper, eq. 12).
+    """q_0 = p; repeat K times: q <- update(trunk([signal(q), q, (x)]), q)   (paper, eq. 13).
 
     - `signal`: `Gradients()` (dF/dq) or `PrecisionWeightedErrors()`.
     - `normalize`: applied to each input term by itself; `LayerNorm()` or `SignedLog()`.
@@ -72,7 +72,7 @@ class Iterative(AbstractInference):
         require_key(key)
         _require_parts(self.signal, self.normalize, update)
 
-        shapes = Shapes(model)
+        shapes = first_step(model)
         in_size = self._signal_size(model, shapes) + shapes.parameter_size
         in_size += shapes.observation_size if encode_observation else 0
         key_trunk, key_update = jax.random.split(key)
@@ -85,7 +85,7 @@ class Iterative(AbstractInference):
             )
 
     def with_num_iterations(self, num_iterations: int) -> "Iterative":
-        """The same weights with another number of iterations: spend more time, or less."""
+        """Keep the weights and change how many iterations are made: spend more time, or less."""
         clone = copy.copy(self)
         value = require_positive("num_iterations", num_iterations)
         object.__setattr__(clone, "num_iterations", value)  # a new object, not yet shared
@@ -101,7 +101,7 @@ class Iterative(AbstractInference):
         *,
         kl_weight: float | Float[Array, ""] = 1.0,
     ) -> Inferred:
-        """K updates from the prior."""
+        """Update K times, beginning at the prior."""
         # The signal is an input, not a path: no second derivatives (paper, section 3.2).
         model, state, observation = detach((model, state, observation))
         prior = model.prior(state)
@@ -120,14 +120,14 @@ class Iterative(AbstractInference):
         return Inferred(q, memory, values, records)
 
     def revise(self, record: Record, observation: Observation) -> Any:
-        """One update: the only place where the network is called."""
+        """Make one update: the only place where the network is called."""
         terms = jax.tree.leaves(record.signal) + jax.tree.leaves(record.q)
         inputs = [self.normalize(jnp.ravel(term)) for term in terms]
         if self.encode_observation:
             inputs.append(jnp.ravel(observation.filled))
         return self.update(self.trunk(jnp.concatenate(inputs)), record.q, record.signal)
 
-    def _signal_size(self, model: AbstractModel, shapes: Shapes) -> int:
+    def _signal_size(self, model: AbstractModel, shapes: FirstStep) -> int:
         def first_signal(state: Any, prior: Any, x: Array, key: PRNGKeyArray) -> Any:
             return self.signal(
                 prior, model, state, x, key, prior=prior, num_samples=1, kl_weight=1.0
@@ -139,7 +139,7 @@ class Iterative(AbstractInference):
 
 
 def _require_parts(signal: Any, normalize: Any, update: Any) -> None:
-    """Instances for `signal` and `normalize`, but a class for `update`: it is built to fit here."""
+    """Refuse classes for `signal` and `normalize`, and an instance for `update`, built here."""
     if isinstance(signal, type) or not hasattr(signal, "is_gradient"):
         raise TypeError(
             f"`signal` must be `Gradients()` or `PrecisionWeightedErrors()`; got {kind(signal)}."

@@ -29,5 +29,5 @@ class Prior(AbstractInference):
         *,
         kl_weight: float | Float[Array, ""] = 1.0,
     ) -> Inferred:
-        """The prior of this step."""
+        """Return the prior of this step."""
         return Inferred(model.prior(state), memory, jnp.zeros((0,)))

@@ -8,9 +8,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from varfilter._arguments import kind, require_key, require_positive
+from varfilter._signature import Signature
+from varfilter.contracts import first_step
 from varfilter.inference.amortized import posterior_like
 from varfilter.inference.base import AbstractInference, Inferred, Memory
-from varfilter.inference.shapes import Shapes
 from varfilter.model import AbstractModel, State
 from varfilter.nn import linear
 from varfilter.observation import Observation
@@ -18,7 +19,7 @@ from varfilter.observation import Observation
 
 @runtime_checkable
 class RecurrentNetwork(Protocol):
-    """A network with a memory."""
+    """A posterior network that carries a memory from step to step."""
 
     def init(self) -> Memory:
         """The memory before the first step."""
@@ -27,7 +28,7 @@ class RecurrentNetwork(Protocol):
     def __call__(
         self, memory: Memory, prior: Any, state: State, observation: Observation
     ) -> tuple[Memory, Any]:
-        """(memory after this observation, q)."""
+        """Return the memory after this observation, and q."""
         ...
 
 
@@ -62,7 +63,7 @@ class Recurrent(AbstractInference):
         *,
         kl_weight: float | Float[Array, ""] = 1.0,
     ) -> Inferred:
-        """The network's answer."""
+        """Ask the network once, and keep its memory."""
         memory, posterior = self.network(memory, model.prior(state), state, observation)
         return Inferred(posterior, memory, jnp.zeros((0,)))
 
@@ -74,18 +75,18 @@ class LSTMPosterior(eqx.Module):
     out: eqx.nn.Linear
     hidden: Float[Array, " hidden"]
     cell_state: Float[Array, " hidden"]
-    like: Any = eqx.field(static=True)
+    like: Signature = eqx.field(static=True)
 
     def __init__(self, model: AbstractModel, *, hidden_size: int = 256, key: PRNGKeyArray):
         require_positive("hidden_size", hidden_size)
         require_key(key)
-        shapes = Shapes(model)
+        shapes = first_step(model)
         key_cell, key_out = jax.random.split(key)
         self.cell = eqx.nn.LSTMCell(shapes.observation_size, hidden_size, key=key_cell)
         self.out = linear(hidden_size, shapes.parameter_size, key=key_out)
         self.hidden = jnp.zeros((hidden_size,))
         self.cell_state = jnp.zeros((hidden_size,))
-        self.like = shapes.frozen_prior
+        self.like = Signature(shapes.prior)
 
     def init(self) -> Memory:
         """The learned initial state."""

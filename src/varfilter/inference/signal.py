@@ -13,7 +13,7 @@ from varfilter.objective import free_energy
 
 
 class Gradients(eqx.Module):
-    """dF_t/dq, of the structure of q: for a `Normal`, dF/dmean and dF/dlog_var (paper, eq. 12).
+    """dF_t/dq, of the structure of q: for a `Normal`, dF/dmean and dF/dlog_var (paper, eq. 13).
 
     It is one example's own gradient (no division by a batch size), so that the rule learned
     does not depend on the size of the batch.
@@ -33,7 +33,7 @@ class Gradients(eqx.Module):
         num_samples: int,
         kl_weight: float | Float[Array, ""],
     ) -> tuple[Any, Float[Array, ""]]:
-        """(dF/dq, F) at q."""
+        """Return (dF/dq, F) at q."""
         return free_energy_gradient(
             q, model, state, x, key, prior=prior, num_samples=num_samples, kl_weight=kl_weight
         )
@@ -43,7 +43,7 @@ class PrecisionWeightedErrors(eqx.Module):
     """e_x = (x - mean_x) / var_x and e_z = (z - mean_p) / var_p, averaged over the samples.
 
     For Gaussians dF/dmean_q = -J^T e_x + e_z with J = d mean_x / dz: the network has to learn
-    the map J^T itself, and no backward pass is needed (spec 10.2).
+    the map J^T itself, and no backward pass is needed (paper, section 3.2).
     """
 
     is_gradient: ClassVar[bool] = False
@@ -60,7 +60,7 @@ class PrecisionWeightedErrors(eqx.Module):
         num_samples: int,
         kl_weight: float | Float[Array, ""],
     ) -> tuple[Any, Float[Array, ""]]:
-        """((e_x, e_z), F) at q."""
+        """Return ((e_x, e_z), F) at q."""
 
         def errors(k: PRNGKeyArray) -> Any:
             z = distributions.sample(q, k)
@@ -81,7 +81,7 @@ class PrecisionWeightedErrors(eqx.Module):
 def free_energy_gradient(
     q: Any, model: AbstractModel, state: State, x: Array, key: PRNGKeyArray, **options: Any
 ) -> tuple[Any, Float[Array, ""]]:
-    """(dF/dq, F) at q."""
+    """Return (dF/dq, F) at q."""
 
     def total(q: Any) -> Float[Array, ""]:
         return free_energy(q, model, state, x, key, **options).total

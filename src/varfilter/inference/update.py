@@ -24,7 +24,7 @@ class LayerNorm(eqx.Module):
     """
 
     def __call__(self, term: Float[Array, " size"]) -> Float[Array, " size"]:
-        """The normalised term; zero for a term of one element."""
+        """Normalise one term; a term of one element becomes zero."""
         centred = term - jnp.mean(term)
         square = jnp.sum(centred**2) / max(term.size - 1, 1)
         # The mean of equal numbers is off by a rounding: what varies less is constant, not
@@ -39,7 +39,7 @@ class SignedLog(eqx.Module):
     """sign(v) log(1 + |v|): keeps the size of each element, and tames it."""
 
     def __call__(self, term: Float[Array, " size"]) -> Float[Array, " size"]:
-        """The compressed term."""
+        """Compress each element of the term."""
         return jnp.sign(term) * jnp.log1p(jnp.abs(term))
 
 
@@ -59,7 +59,7 @@ class Highway(eqx.Module):
         self.gate = linear(hidden_size, parameter_size, key=key_gate)
 
     def __call__(self, hidden: Float[Array, " hidden"], q: Any, signal: Any) -> Any:
-        """The next iterate."""
+        """Make the next iterate from the trunk's output."""
         parameters, unravel = ravel_pytree(q)
         g = jax.nn.sigmoid(self.gate(hidden))
         return stabilised(unravel(g * parameters + (1.0 - g) * self.candidate(hidden)))
@@ -81,7 +81,7 @@ class LearnedStep(eqx.Module):
         self.gate = linear(hidden_size, parameter_size, key=key_gate)
 
     def __call__(self, hidden: Float[Array, " hidden"], q: Any, signal: Any) -> Any:
-        """The next iterate."""
+        """Make the next iterate from the trunk's output."""
         parameters, unravel = ravel_pytree(q)
         g = jax.nn.sigmoid(self.gate(hidden))
         return stabilised(unravel(parameters - g * flat(signal) + self.offset(hidden)))
@@ -98,12 +98,12 @@ class MeanNormalized(eqx.Module):
 
     @property
     def needs_gradient(self) -> bool:
-        """As the update inside."""
+        """Whether the update inside takes the raw gradient."""
         return self.update.needs_gradient
 
     @staticmethod
     def of(update: Callable[..., Any]) -> Callable[..., "MeanNormalized"]:
-        """`MeanNormalized.of(Highway)`: to be given as `Iterative(update=...)`."""
+        """Wrap another update: `Iterative(update=MeanNormalized.of(Highway))`."""
 
         def build(hidden_size: int, parameter_size: int, *, key: PRNGKeyArray) -> MeanNormalized:
             return MeanNormalized(update(hidden_size, parameter_size, key=key))
@@ -111,7 +111,7 @@ class MeanNormalized(eqx.Module):
         return build
 
     def __call__(self, hidden: Float[Array, " hidden"], q: Any, signal: Any) -> Any:
-        """The next iterate, its means normalised."""
+        """Make the next iterate, and normalise its means."""
         q = self.update(hidden, q, signal)
         normalize = LayerNorm()
         return jax.tree.map(

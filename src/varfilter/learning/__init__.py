@@ -1,7 +1,7 @@
 """Learning θ (the model) and φ (the inference): all steps at once, or end to end."""
 
 from varfilter.learning.end_to_end import EndToEnd
-from varfilter.learning.state import Learning, Metrics
+from varfilter.learning.state import LearnerState, Metrics
 from varfilter.learning.time_parallel import TimeParallel
 
-__all__ = ["EndToEnd", "Learning", "Metrics", "TimeParallel"]
+__all__ = ["EndToEnd", "LearnerState", "Metrics", "TimeParallel"]

@@ -13,13 +13,13 @@ from varfilter.filtering import run
 from varfilter.filters.base import AbstractFilter, Filtered
 from varfilter.filters.variational import VariationalInfo
 from varfilter.learning.state import (
-    Learning,
+    LearnerState,
     Metrics,
     Sequences,
     finish,
     gradient_norm,
     guarded_update,
-    init_learning,
+    init_state,
     masked_mean,
     require_optimizers,
     require_sequences,
@@ -30,9 +30,10 @@ from varfilter.model import AbstractModel
 class EndToEnd(eqx.Module):
     """The learner for any filter: d/d(θ, φ) of the summed -bound, through every step.
 
-    This is the true gradient of the evidence bound of `Amortized` and `Recurrent` inference
-    (the original code trained them on something else: spec 9.2), of the IWAE and FIVO bounds
-    of a `ParticleFilter`, and of the exact likelihood of a `KalmanFilter`.
+    This is the true gradient of the evidence bound of `Amortized` and `Recurrent` inference, of
+    the IWAE and FIVO bounds of a `ParticleFilter`, and of the exact likelihood of a
+    `KalmanFilter`. (The original code detached z, so that its baselines learned nothing from
+    later steps.)
     """
 
     theta: optax.GradientTransformation | None = eqx.field(static=True)
@@ -51,41 +52,41 @@ class EndToEnd(eqx.Module):
         self.phi = phi
         self.complete = complete
 
-    def init(self, model: AbstractModel, filter: AbstractFilter) -> Learning:
-        """Begin."""
-        return init_learning(model, filter, self.theta, self.phi)
+    def init(self, model: AbstractModel, filter: AbstractFilter) -> LearnerState:
+        """Begin, with fresh optimizers."""
+        return init_state(model, filter, self.theta, self.phi)
 
     def update(
         self,
-        learning: Learning,
+        state: LearnerState,
         xs: Any,
         key: PRNGKeyArray,
         *,
         mask: Any = None,
         x0: Any = None,
         kl_weight: float | Float[Array, ""] = 1.0,
-    ) -> tuple[Learning, Metrics]:
-        """One update of θ and φ on a batch (batch, time, *event)."""
-        batch = require_sequences(learning, xs, mask, x0, key, complete=self.complete)
-        return _update(self, learning, batch, key, require_weight("kl_weight", kl_weight))
+    ) -> tuple[LearnerState, Metrics]:
+        """Update θ and φ once, on a batch (batch, time, *event)."""
+        batch = require_sequences(state, xs, mask, x0, key, complete=self.complete)
+        return _update(self, state, batch, key, require_weight("kl_weight", kl_weight))
 
 
 @eqx.filter_jit
 def _update(
-    learner: EndToEnd, learning: Learning, batch: Sequences, key: PRNGKeyArray, kl_weight: Array
-) -> tuple[Learning, Metrics]:
+    learner: EndToEnd, state: LearnerState, batch: Sequences, key: PRNGKeyArray, kl_weight: Array
+) -> tuple[LearnerState, Metrics]:
     def loss(modules: tuple[AbstractModel, AbstractFilter]) -> tuple[Float[Array, ""], Filtered]:
         filtered = filter_batch(*modules, batch, key, kl_weight, complete=learner.complete)
         return masked_mean(-filtered.bound, batch.mask), filtered
 
-    modules = (learning.model, learning.filter)
+    modules = (state.model, state.filter)
     gradients, filtered = eqx.filter_grad(loss, has_aux=True)(modules)
     theta_gradient, phi_gradient = gradients
     model, theta_state, theta_skipped = guarded_update(
-        learner.theta, learning.theta_state, learning.model, theta_gradient
+        learner.theta, state.theta_state, state.model, theta_gradient
     )
     filter, phi_state, phi_skipped = guarded_update(
-        learner.phi, learning.phi_state, learning.filter, phi_gradient
+        learner.phi, state.phi_state, state.filter, phi_gradient
     )
     num_skipped = theta_skipped.astype(jnp.int32) + phi_skipped.astype(jnp.int32)
     metrics = Metrics(
@@ -94,7 +95,7 @@ def _update(
         phi_gradient_norm=gradient_norm(phi_gradient),
         num_skipped=num_skipped,
     )
-    return finish(learning, model, filter, theta_state, phi_state, num_skipped), metrics
+    return finish(state, model, filter, theta_state, phi_state, num_skipped), metrics
 
 
 def filter_batch(
@@ -118,7 +119,7 @@ def filter_batch(
 
 
 def averages(filtered: Filtered, mask: Array) -> dict[str, Any]:
-    """The per-step averages that `Metrics` reports."""
+    """Average over the steps what `Metrics` reports."""
     free_energy = masked_mean(-filtered.bound, mask)
     info = filtered.info
     if not isinstance(info, VariationalInfo):

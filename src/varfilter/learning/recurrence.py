@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float
 
 from varfilter._tree import select
 from varfilter.model import AbstractModel, Latent, State
-from varfilter.observation import condition
+from varfilter.observation import fill_first
 
 
 class Transition(eqx.Module):
@@ -34,7 +34,7 @@ def recurrence_gradient(
     transitions: Transition,
     gradients: Any,
 ) -> Any:
-    """dL/dθ through the states, for an L with dL/dstate_t = `gradients`, both (batch, time, ...).
+    """Compute dL/dθ through the states, where dL/dstate_t = `gradients`, (batch, time, ...).
 
     With λ_t = dL/dstate_t + (d state_{t+1} / d state_t)^T λ_{t+1}, it is the sum over t of
     (d state_t / dθ)^T λ_t, each state_t seen as a function of its own transition's θ.
@@ -43,7 +43,7 @@ def recurrence_gradient(
 
     def inner_products(model: AbstractModel) -> Float[Array, ""]:
         def first(x0: Array | None, adjoint: Any) -> Float[Array, ""]:
-            return _inner(adjoint, model.init(condition(model, x0)))
+            return _inner(adjoint, model.init(fill_first(model, x0)))
 
         def later(transition: Transition, adjoint: Any) -> Float[Array, ""]:
             value = _inner(adjoint, _advance(model, transition))
@@ -57,7 +57,7 @@ def recurrence_gradient(
 
 
 def _adjoints(model: AbstractModel, transitions: Transition, gradients: Any) -> tuple[Any, Any]:
-    """(λ of the first state, λ of the state after each step) of one sequence."""
+    """Compute λ of the first state, and λ of the state after each step, of one sequence."""
     features = jax.vmap(model.embed)(transitions.filled)
 
     def step(after: Any, inputs: Any) -> tuple[Any, Any]:

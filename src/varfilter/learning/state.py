@@ -10,7 +10,6 @@ import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from varfilter._arguments import kind, require_key, require_optimizer
-from varfilter._optax import descend
 from varfilter._tree import select, strong
 from varfilter.contracts import (
     as_booleans,
@@ -19,14 +18,14 @@ from varfilter.contracts import (
     require_complete,
     tree_difference,
 )
-from varfilter.filters.base import AbstractFilter
-from varfilter.filters.contract import require_fitting
+from varfilter.filters.base import AbstractFilter, require_fitting
+from varfilter.inference.gradient import descend
 from varfilter.model import AbstractModel
 
 Module = TypeVar("Module", bound=eqx.Module)
 
 
-class Learning(eqx.Module):
+class LearnerState(eqx.Module):
     """A model and a filter that are being learned, with the state of their optimizers.
 
     An update with a non-finite gradient is skipped: it is counted in `num_skipped`, the
@@ -67,17 +66,17 @@ class Sequences(eqx.Module):
     x0: Float[Array, "batch *event"] | None
 
 
-def init_learning(
+def init_state(
     model: AbstractModel,
     filter: AbstractFilter,
     theta: optax.GradientTransformation | None,
     phi: optax.GradientTransformation | None,
-) -> Learning:
-    """Both modules with fresh optimizers."""
+) -> LearnerState:
+    """Begin to learn both modules, with fresh optimizers."""
     require_fitting(filter, model)
     model, filter = strong((model, filter))
     zero = jnp.zeros((), jnp.int32)
-    return Learning(
+    return LearnerState(
         model,
         filter,
         None if theta is None else theta.init(eqx.filter(model, eqx.is_inexact_array)),
@@ -91,22 +90,22 @@ def init_learning(
 def require_optimizers(
     theta: optax.GradientTransformation | None, phi: optax.GradientTransformation | None
 ) -> None:
-    """Optimizers of the model and of the inference."""
+    """Refuse what are no optimizers of the model and of the inference."""
     require_optimizer("theta", theta, without="to hold the model fixed")
     require_optimizer("phi", phi, without="to hold the inference fixed")
 
 
 def require_sequences(
-    learning: Any, xs: Any, mask: Any, x0: Any, key: PRNGKeyArray, *, complete: bool
+    state: Any, xs: Any, mask: Any, x0: Any, key: PRNGKeyArray, *, complete: bool
 ) -> Sequences:
-    """A batch of sequences of the shape of the model that is being learned."""
-    if not isinstance(learning, Learning):
+    """Return a checked batch of sequences of the shape that the learned model has."""
+    if not isinstance(state, LearnerState):
         raise TypeError(
-            f"`learning` must be a `Learning`, from `init` or an earlier `update`;"
-            f" got {kind(learning)}."
+            f"`state` must be a `LearnerState`, from `init` or an earlier `update`;"
+            f" got {kind(state)}."
         )
     require_key(key)
-    event = observation_shape(learning.model)
+    event = observation_shape(state.model)
     xs = as_observations("xs", xs)
     if xs.ndim != 2 + len(event) or xs.shape[2:] != event or 0 in xs.shape[:2]:
         wanted = ", ".join(map(str, ("batch", "time", *event)))
@@ -134,7 +133,7 @@ def guarded_update(
     module: Module,
     gradient: Any,
 ) -> tuple[Module, Any, Bool[Array, ""]]:
-    """(module, optimizer state, skipped) after one step; both unchanged where it was skipped.
+    """Make one step: (module, optimizer state, skipped), both unchanged where it was skipped.
 
     `optimizer=None` holds the module fixed.
     """
@@ -143,7 +142,7 @@ def guarded_update(
     parameters = eqx.filter(module, eqx.is_inexact_array)
     if difference := tree_difference(jax.eval_shape(optimizer.init, parameters), optimizer_state):
         raise ValueError(
-            f"`learning` was begun with another optimizer: {difference} in its state."
+            f"`state` was begun with another optimizer: {difference} in its state."
             " Update with the learner that began it, or `init` anew."
         )
     # Finite squares: Adam's mean square of a gradient of 1e30 would be infinite, and hold the
@@ -156,22 +155,22 @@ def guarded_update(
 
 
 def finish(
-    learning: Learning,
+    state: LearnerState,
     model: AbstractModel,
     filter: AbstractFilter,
     theta_state: Any,
     phi_state: Any,
     num_skipped: Int[Array, ""],
-) -> Learning:
-    """The next `Learning`, with its counters."""
-    return Learning(
+) -> LearnerState:
+    """Make the state after an update, with its counters."""
+    return LearnerState(
         model,
         filter,
         theta_state,
         phi_state,
-        learning.num_updates + 1,
-        learning.num_skipped + num_skipped,
-        jnp.where(num_skipped > 0, learning.num_updates, learning.last_skipped),
+        state.num_updates + 1,
+        state.num_skipped + num_skipped,
+        jnp.where(num_skipped > 0, state.num_updates, state.last_skipped),
     )
 
 

@@ -11,7 +11,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from varfilter._tree import detach, select
+from varfilter._tree import detach
+from varfilter.filtering import Belief, scan_steps
 from varfilter.filters.variational import VariationalCarry, VariationalFilter
 from varfilter.learning.state import Sequences, masked_mean
 from varfilter.learning.time_parallel import Problem, inference_loss
@@ -30,7 +31,7 @@ def gradients(
     *,
     complete: bool = False,
 ) -> tuple[Any, Any]:
-    """(dF/dθ, dF/dφ) of a batch, by back-propagation through the whole loop.
+    """Compute (dF/dθ, dF/dφ) of a batch, by back-propagation through the whole loop.
 
     `complete` promises that nothing is missing: frames are then embedded at once, before the scan.
     """
@@ -39,16 +40,16 @@ def gradients(
         model, filter = modules
 
         def sequence(xs: Array, mask: Array, x0: Array | None, key: PRNGKeyArray) -> Any:
-            def step(carry: tuple[VariationalCarry, Array], inputs: Any) -> Any:
-                (belief, t), (x, exists) = carry, inputs
+            def take(belief: Belief, x: Any, exists: Array, key: PRNGKeyArray) -> Any:
+                carry = belief.carry
                 # Inference is local: nothing flows back through how q_t was found.
-                frozen_model, frozen_filter, frozen, frozen_x = detach((model, filter, belief, x))
+                frozen_model, frozen_filter, frozen, frozen_x = detach((model, filter, carry, x))
                 trace = frozen_filter.trace(
-                    frozen_model, frozen, frozen_x, jax.random.fold_in(key, t), kl_weight=kl_weight
+                    frozen_model, frozen, frozen_x, key, kl_weight=kl_weight
                 )
                 q, z, seen = trace.posterior, trace.z, trace.observation
                 theta_loss = free_energy(
-                    q, model, belief.state, seen.x, trace.key,
+                    q, model, carry.state, seen.x, trace.key,
                     num_samples=filter.num_samples, kl_weight=kl_weight,
                 ).total  # fmt: skip
                 problem = Problem(
@@ -61,14 +62,13 @@ def gradients(
                         filter, frozen_model, problem, frozen_model.prior(frozen.state), kl_weight
                     )
                 features = x.features if complete else model.embed(seen.filled)
-                state = model.advance(belief.state, z, features)
+                state = model.advance(carry.state, z, features)
                 after = VariationalCarry(state, trace.inferred.memory)
-                outputs = (theta_loss, phi_loss, exists & seen.is_seen)
-                return select(exists, (after, t + 1), (belief, t)), outputs
+                return after, (theta_loss, phi_loss, exists & seen.is_seen)
 
-            start = (filter.init(model, x0), jnp.zeros((), jnp.int32))
+            first = Belief(filter.init(model, x0), jnp.zeros((), jnp.int32))
             inputs = embed_ahead(model, xs) if complete else xs
-            return jax.lax.scan(step, start, (inputs, mask))[1]
+            return scan_steps(take, first, inputs, mask, key)[1]
 
         keys = jax.random.split(key, batch.xs.shape[0])
         theta, phi, seen = jax.vmap(sequence)(batch.xs, batch.mask, batch.x0, keys)

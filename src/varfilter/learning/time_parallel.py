@@ -15,21 +15,20 @@ import optax
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from varfilter._arguments import require_positive, require_weight
-from varfilter._tree import select
 from varfilter.devices import spread
-from varfilter.filtering import Belief
+from varfilter.filtering import Belief, scan_steps
 from varfilter.filters.base import AbstractFilter
 from varfilter.filters.variational import VariationalFilter
 from varfilter.inference.base import AbstractInference
 from varfilter.learning.recurrence import Transition, recurrence_gradient
 from varfilter.learning.state import (
-    Learning,
+    LearnerState,
     Metrics,
     Sequences,
     finish,
     gradient_norm,
     guarded_update,
-    init_learning,
+    init_state,
     masked_mean,
     require_optimizers,
     require_sequences,
@@ -68,25 +67,25 @@ class TimeParallel(eqx.Module):
         self.num_phi_steps = require_positive("num_phi_steps", num_phi_steps)
         self.complete = complete
 
-    def init(self, model: AbstractModel, filter: AbstractFilter) -> Learning:
-        """Begin; refuses filters that are not local."""
-        learning = init_learning(model, filter, self.theta, self.phi)
+    def init(self, model: AbstractModel, filter: AbstractFilter) -> LearnerState:
+        """Begin, with fresh optimizers; filters that are not local are refused."""
+        state = init_state(model, filter, self.theta, self.phi)
         require_local(filter)
-        return learning
+        return state
 
     def update(
         self,
-        learning: Learning,
+        state: LearnerState,
         xs: Any,
         key: PRNGKeyArray,
         *,
         mask: Any = None,
         x0: Any = None,
         kl_weight: float | Float[Array, ""] = 1.0,
-    ) -> tuple[Learning, Metrics]:
-        """One update of θ and `num_phi_steps` of φ on a batch (batch, time, *event)."""
-        batch = require_sequences(learning, xs, mask, x0, key, complete=self.complete)
-        return _update(self, learning, batch, key, require_weight("kl_weight", kl_weight))
+    ) -> tuple[LearnerState, Metrics]:
+        """Update θ once and φ `num_phi_steps` times, on a batch (batch, time, *event)."""
+        batch = require_sequences(state, xs, mask, x0, key, complete=self.complete)
+        return _update(self, state, batch, key, require_weight("kl_weight", kl_weight))
 
 
 class Problem(eqx.Module):
@@ -111,7 +110,7 @@ class Scored(eqx.Module):
 
 
 def require_local(filter: AbstractFilter) -> VariationalFilter:
-    """A variational filter whose inference learns from each step alone."""
+    """Refuse all but a variational filter whose inference learns from each step alone."""
     if not isinstance(filter, VariationalFilter) or not filter.inference.is_local:
         inner = getattr(filter, "inference", None)
         name = type(filter).__name__ + (f"({type(inner).__name__})" if inner is not None else "")
@@ -124,22 +123,26 @@ def require_local(filter: AbstractFilter) -> VariationalFilter:
 
 @eqx.filter_jit
 def _update(
-    learner: TimeParallel, learning: Learning, batch: Sequences, key: PRNGKeyArray, kl_weight: Array
-) -> tuple[Learning, Metrics]:
-    model = learning.model
-    filter = require_local(learning.filter)
+    learner: TimeParallel,
+    state: LearnerState,
+    batch: Sequences,
+    key: PRNGKeyArray,
+    kl_weight: Array,
+) -> tuple[LearnerState, Metrics]:
+    model = state.model
+    filter = require_local(state.filter)
     key_filter, key_slices = jax.random.split(key)
     problems, free_energies = record_problems(
         model, filter, batch, key_filter, kl_weight, complete=learner.complete
     )
     theta_gradient, scored = theta_gradients(model, filter, batch.x0, problems, kl_weight)
     model_after, theta_state, skipped = guarded_update(
-        learner.theta, learning.theta_state, model, theta_gradient
+        learner.theta, state.theta_state, model, theta_gradient
     )
     num_skipped = skipped.astype(jnp.int32)
 
     phi_norm = jnp.zeros(())
-    phi_state = learning.phi_state
+    phi_state = state.phi_state
     if learner.phi is not None and problems.record is not None:
         slices = _random_slices((problems, scored), learner.num_phi_steps, key_slices)
 
@@ -171,7 +174,7 @@ def _update(
         phi_gradient_norm=phi_norm,
         num_skipped=num_skipped,
     )
-    after = finish(learning, model_after, filter, theta_state, phi_state, num_skipped)
+    after = finish(state, model_after, filter, theta_state, phi_state, num_skipped)
     return after, reported
 
 
@@ -190,21 +193,19 @@ def record_problems(
     """
 
     def sequence(xs: Array, mask: Array, x0: Array | None, key: PRNGKeyArray) -> Any:
-        def step(belief: Belief, inputs: Any) -> Any:
-            x, exists = inputs
-            key_t = jax.random.fold_in(key, belief.t)
-            trace = filter.trace(model, belief.carry, x, key_t, kl_weight=kl_weight)
-            after = Belief(filter.advance(model, belief.carry, trace), belief.t + 1)
+        def take(belief: Belief, x: Any, exists: Array, key: PRNGKeyArray) -> Any:
+            trace = filter.trace(model, belief.carry, x, key, kl_weight=kl_weight)
             seen = trace.observation
             problem = Problem(
                 belief.carry.state, seen.x, seen.filled, trace.posterior, trace.z,
                 trace.inferred.record, trace.key, exists, exists & seen.is_seen,
             )  # fmt: skip
-            return select(exists, after, belief), (problem, filter.free_energies(trace)[:-1])
+            after = filter.advance(model, belief.carry, trace)
+            return after, (problem, filter.free_energies(trace)[:-1])
 
-        start = Belief(filter.init(model, x0), jnp.zeros((), jnp.int32))
+        first = Belief(filter.init(model, x0), jnp.zeros((), jnp.int32))
         inputs = embed_ahead(model, xs) if complete else xs
-        return jax.lax.scan(step, start, (inputs, mask))[1]
+        return scan_steps(take, first, inputs, mask, key)[1]
 
     keys = jax.random.split(key, batch.xs.shape[0])
     return jax.vmap(sequence)(batch.xs, batch.mask, batch.x0, keys)
@@ -282,7 +283,7 @@ def inference_loss(
 
 
 def _random_slices(tree: Any, num_slices: int, key: PRNGKeyArray) -> Any:
-    """(batch, time, ...) as (num_slices, size, ...): each problem once, in random order.
+    """Cut (batch, time, ...) into (num_slices, size, ...): each problem once, at random.
 
     Where the count does not divide, the last slice is filled up with further random problems.
     """

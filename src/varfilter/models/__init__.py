@@ -1,10 +1,12 @@
 """Models on the core's five functions, each readable beside its equations."""
 
-from varfilter.models.column_head import ColumnFamily, ColumnHead
 from varfilter.models.deep_markov import DeepMarkov
 from varfilter.models.heads import (
     BernoulliHead,
     BernoulliImage,
+    ColumnFamily,
+    ColumnHead,
+    LatentHead,
     NormalHead,
     NormalImage,
     VaryingNormalHead,
@@ -24,6 +26,7 @@ __all__ = [
     "ColumnFamily",
     "ColumnHead",
     "DeepMarkov",
+    "LatentHead",
     "LinearDynamics",
     "LinearGaussian",
     "NormalHead",

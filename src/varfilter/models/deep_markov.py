@@ -40,7 +40,7 @@ class GatedTransition(eqx.Module):
         self.log_var = linear(latent_size, latent_size, key=keys[5])
 
     def __call__(self, z: Float[Array, " latent"]) -> Normal:
-        """The distribution of the next latent."""
+        """Return the distribution of the next latent."""
         g = jax.nn.sigmoid(self.gate_out(self.gate(z)))
         n = self.proposal_out(self.proposal(z))
         log_var = self.log_var(jax.nn.relu(n))
@@ -57,6 +57,7 @@ class DeepMarkov(AbstractModel):
     decoder: Dense
     head: Any
     initial: Normal
+    latent_size: int = eqx.field(static=True)
 
     def __init__(
         self,
@@ -78,13 +79,14 @@ class DeepMarkov(AbstractModel):
         self.decoder = Dense(latent_size, hidden_size, num_layers, key=key_decoder)
         self.head = head(hidden_size, shape, key=key_head)
         self.initial = Normal(jnp.zeros((latent_size,)), jnp.zeros((latent_size,)))
+        self.latent_size = latent_size
 
     def init(self, x0: Float[Array, " *event"] | None = None) -> Normal:
         """The (learned) prior of the first latent; `x0` is ignored: the chain is Markov in z."""
         return self.initial.stabilised()
 
     def embed(self, x: Float[Array, " *event"]) -> None:
-        """Nothing: the recurrence does not need x_t."""
+        """Return nothing: the recurrence does not need x_t."""
         return None
 
     def prior(self, state: Normal) -> Normal:
@@ -96,5 +98,5 @@ class DeepMarkov(AbstractModel):
         return self.head(self.decoder(z))
 
     def advance(self, state: Normal, z: Float[Array, " latent"], features: None) -> Normal:
-        """p(z_{t+1} | z_t)."""
+        """Predict the next latent: p(z_{t+1} | z_t)."""
         return self.transition(z)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
@@ -27,6 +28,7 @@ class LinearDynamics(AbstractModel):
     initial: Normal
     decoder: Dense
     head: Any
+    latent_size: int = eqx.field(static=True)
 
     def __init__(
         self,
@@ -51,13 +53,14 @@ class LinearDynamics(AbstractModel):
         self.initial = Normal(jnp.zeros((latent_size,)), jnp.zeros((latent_size,)))
         self.decoder = Dense(latent_size, hidden_size, num_layers, key=key_decoder)
         self.head = head(hidden_size, shape, key=key_head)
+        self.latent_size = latent_size
 
     def init(self, x0: Float[Array, " *event"] | None = None) -> Normal:
         """The (learned) prior of the first latent; `x0` is ignored: the chain is Markov in z."""
         return self.initial.stabilised()
 
     def embed(self, x: Float[Array, " *event"]) -> None:
-        """Nothing: the recurrence does not need x_t."""
+        """Return nothing: the recurrence does not need x_t."""
         return None
 
     def prior(self, state: Normal) -> Normal:
@@ -69,5 +72,5 @@ class LinearDynamics(AbstractModel):
         return self.head(self.decoder(z))
 
     def advance(self, state: Normal, z: Float[Array, " latent"], features: None) -> Normal:
-        """p(z_{t+1} | z_t)."""
+        """Predict the next latent: p(z_{t+1} | z_t)."""
         return Normal(self.transition @ z + self.offset, self.log_var).stabilised()

@@ -19,7 +19,7 @@ class LinearGaussian(AbstractModel):
 
     The state is the predicted `Gaussian` of z_t. After a sampled z_{t-1} that is
     N(A z_{t-1} + b, Q); the Kalman filter carries N(A m + b, A S A^T + Q) in the same place,
-    so that one model serves both recursions (spec 10.4, readings b and a).
+    so that one model serves both recursions: with a sampled past, and with a marginal one.
     """
 
     initial: Gaussian
@@ -52,12 +52,17 @@ class LinearGaussian(AbstractModel):
         covariance = process_covariance if initial_covariance is None else initial_covariance
         self.initial = _gaussian("initial", initial_mean, covariance, zeros)
 
+    @property
+    def latent_size(self) -> int:
+        """The number of elements of z_t."""
+        return self.transition.shape[0]
+
     def init(self, x0: Float[Array, " observed"] | None = None) -> Gaussian:
-        """N(m_1, P_1); `x0` is ignored: the chain is Markov in z."""
+        """Begin at N(m_1, P_1); `x0` is ignored: the chain is Markov in z."""
         return self.initial
 
     def embed(self, x: Float[Array, " observed"]) -> None:
-        """Nothing: the recurrence does not need x_t."""
+        """Return nothing: the recurrence does not need x_t."""
         return None
 
     def prior(self, state: Gaussian) -> Gaussian:
@@ -65,11 +70,11 @@ class LinearGaussian(AbstractModel):
         return state
 
     def emission(self, state: Gaussian, z: Float[Array, " latent"]) -> Gaussian:
-        """N(C z_t + d, R)."""
+        """p(x_t | z_t) = N(C z_t + d, R)."""
         return Gaussian(self.loading @ z + self.noise.mean, self.noise.factor)
 
     def advance(self, state: Gaussian, z: Float[Array, " latent"], features: None) -> Gaussian:
-        """N(A z_t + b, Q): the prediction from a sampled z_t."""
+        """Predict the next latent from a sampled z_t: N(A z_t + b, Q)."""
         return Gaussian(self.transition @ z + self.process.mean, self.process.factor)
 
 
@@ -120,10 +125,10 @@ def _array(name: str, value: Any, shape: tuple[int | None, ...]) -> Array:
     return array
 
 
-def condition(
+def kalman_update(
     model: LinearGaussian, predicted: Gaussian, x: Float[Array, " observed"]
 ) -> tuple[Gaussian, Gaussian, Float[Array, ""]]:
-    """Bayes' rule for one step: (posterior of z_t, predictive of x_t, log p(x_t)).
+    """Apply Bayes' rule: (posterior of z_t, predictive of x_t, log p(x_t)).
 
     Square-root form: the QR decomposition of
 
@@ -160,8 +165,8 @@ def condition(
     return posterior, Gaussian.from_cholesky(mean, full), log_evidence
 
 
-def predict(model: LinearGaussian, posterior: Gaussian) -> Gaussian:
-    """The marginal prediction N(A m + b, A S A^T + Q), in square-root form."""
+def kalman_predict(model: LinearGaussian, posterior: Gaussian) -> Gaussian:
+    """Predict the next latent, N(A m + b, A S A^T + Q), in square-root form."""
     root = jnp.concatenate([model.transition @ posterior.cholesky, model.process.cholesky], axis=1)
     return Gaussian.from_cholesky(
         model.transition @ posterior.mean + model.process.mean, _linalg.lower_triangular(root)

@@ -11,8 +11,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from varfilter._arguments import require_all_positive, require_key
 from varfilter.distributions import Normal
 from varfilter.model import AbstractModel
-from varfilter.models.heads import BernoulliHead, as_shape, num_elements
-from varfilter.nn import LSTM, Dense, linear
+from varfilter.models.heads import BernoulliHead, LatentHead, as_shape, num_elements
+from varfilter.nn import LSTM, Dense
 
 
 class SRNNState(eqx.Module):
@@ -26,17 +26,18 @@ class SRNNState(eqx.Module):
 class SRNN(AbstractModel):
     """h_t = LSTM(x_{t-1}, h_{t-1});  z_t ~ N(prior[h_t, z_{t-1}]);  x_t ~ head(decoder[h_t, z_t]).
 
-    The defaults are the paper's model of music (spec 4.1). `head` maps the decoder's last
-    layer to the distribution of x_t: `BernoulliHead`, `NormalHead`, or your own.
+    After Fraccaro et al. (2016), with the past alone; the defaults are the paper's model of
+    music. `head` maps the decoder's last layer to the distribution of x_t: `BernoulliHead`,
+    `NormalHead`, or your own.
     """
 
     lstm: LSTM
     prior_trunk: Dense
-    prior_mean: eqx.nn.Linear
-    prior_log_var: eqx.nn.Linear
+    prior_head: LatentHead
     decoder: Dense
     head: Any
     z0: Float[Array, " latent"]
+    latent_size: int = eqx.field(static=True)
 
     def __init__(
         self,
@@ -67,13 +68,13 @@ class SRNN(AbstractModel):
         self.prior_trunk = Dense(
             joint, prior_size, num_prior_layers, activation=clipped_leaky_relu, key=keys[1]
         )
-        self.prior_mean = linear(prior_size, latent_size, key=keys[2])
-        self.prior_log_var = linear(prior_size, latent_size, key=keys[3])
+        self.prior_head = LatentHead(prior_size, latent_size, keys=keys[2:4])
         self.decoder = Dense(
             joint, decoder_size, num_decoder_layers, activation=clipped_leaky_relu, key=keys[4]
         )
         self.head = head(decoder_size, shape, key=keys[5])
         self.z0 = jnp.zeros((latent_size,))
+        self.latent_size = latent_size
 
     def init(self, x0: Float[Array, " *event"] | None = None) -> SRNNState:
         """The learned state, advanced by `x0` where there is one."""
@@ -83,13 +84,12 @@ class SRNN(AbstractModel):
         return SRNNState(*hidden, self.z0)
 
     def embed(self, x: Float[Array, " *event"]) -> Float[Array, " gates"]:
-        """The LSTM's input projection."""
+        """Compute what x_t adds to the LSTM's gates."""
         return self.lstm.project(jnp.ravel(x))
 
     def prior(self, state: SRNNState) -> Normal:
         """p(z_t | z_{t-1}, x_<t)."""
-        trunk = self.prior_trunk(jnp.concatenate([state.hidden, state.z]))
-        return Normal(self.prior_mean(trunk), self.prior_log_var(trunk)).stabilised()
+        return self.prior_head(self.prior_trunk(jnp.concatenate([state.hidden, state.z])))
 
     def emission(self, state: SRNNState, z: Float[Array, " latent"]) -> Any:
         """p(x_t | z_t, x_<t)."""

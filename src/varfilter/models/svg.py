@@ -11,49 +11,50 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from varfilter._arguments import require_all_positive, require_key
 from varfilter.distributions import Normal
 from varfilter.model import AbstractModel
-from varfilter.models.heads import NormalImage
+from varfilter.models.heads import LatentHead, NormalImage
 from varfilter.nn import LSTM, VGG, linear
 from varfilter.nn.coders import Skips
 from varfilter.nn.lstm import Hidden
 
 
 class SVGFeatures(eqx.Module):
-    """The frame's code, what it adds to the gates of the two LSTMs, and its skip maps."""
+    """The code h_t of a frame, what it adds to the gates of two LSTMs, and its skip maps."""
 
     code: Float[Array, " code"]
-    to_prior: Float[Array, " gates"]
-    to_predictor: Float[Array, " gates"]
+    prior_input: Float[Array, " gates"]
+    predictor_input: Float[Array, " gates"]
     skips: Skips | None
 
 
 class SVGState(eqx.Module):
-    """The LSTMs' states, and what the last frame sends to the predictor and the decoder."""
+    """The LSTMs' states, and what x_{t-1} sends to the predictor (h_{t-1}) and the decoder."""
 
     prior: Hidden
     predictor: tuple[Hidden, Hidden]
-    to_predictor: Float[Array, " gates"]
+    predictor_input: Float[Array, " gates"]
     skips: Skips | None
 
 
 class SVG(AbstractModel):
-    """h = encoder(x);  z_t ~ N(LSTM(h_{t-1}, ...));  g_t = predictor([z_t, h_{t-1}], ...);
+    """h_t = encoder(x_t);  z_t ~ N(LSTM_prior(h_{t-1}));  g_t = LSTM_predictor([z_t, h_{t-1}]);
     x_t ~ head(decoder(g_t, skips of x_{t-1}))   (Denton, Fergus 2018; the learned prior).
 
     - `coder`: `VGG()` or `DCGAN()`; it fixes the side of the images.
     - `head`: from the decoder's maps to the distribution of a frame.
     - `use_skips`: the decoder sees the maps of the last frame. The original AVF code puts
-      zeros in their place (spec 5.1), which `use_skips=False` does.
+      zeros in their place, which `use_skips=False` does.
     """
 
     encoder: Any
     prior_lstm: LSTM
-    prior_mean: eqx.nn.Linear
-    prior_log_var: eqx.nn.Linear
+    prior_head: LatentHead
     predictor: tuple[LSTM, LSTM]
     predictor_out: eqx.nn.Linear
     decoder: Any
     head: Callable[[Array], Any]
     use_skips: bool = eqx.field(static=True)
+    latent_size: int = eqx.field(static=True)
+    code_size: int = eqx.field(static=True)
     image_shape: tuple[int, int, int] = eqx.field(static=True)
 
     def __init__(
@@ -80,8 +81,7 @@ class SVG(AbstractModel):
         keys = jax.random.split(key, 8)
         self.encoder = coder.encoder(channels, code_size, key=keys[0])
         self.prior_lstm = LSTM(code_size, recurrent_size, key=keys[1])
-        self.prior_mean = linear(recurrent_size, latent_size, key=keys[2])
-        self.prior_log_var = linear(recurrent_size, latent_size, key=keys[3])
+        self.prior_head = LatentHead(recurrent_size, latent_size, keys=keys[2:4])
         self.predictor = (
             LSTM(code_size, recurrent_size, late_size=latent_size, key=keys[4]),
             LSTM(recurrent_size, recurrent_size, key=keys[5]),
@@ -90,39 +90,37 @@ class SVG(AbstractModel):
         self.decoder = coder.decoder(code_size, head.num_maps * channels, key=keys[7])
         self.head = head
         self.use_skips = use_skips
+        self.latent_size = latent_size
+        self.code_size = code_size
         self.image_shape = (channels, coder.image_size, coder.image_size)
 
     def init(self, x0: Float[Array, "channels height width"] | None = None) -> SVGState:
         """The learned states after `x0`; without it, after a code and skip maps of zeros."""
-        if x0 is None:
-            code, skips = jax.tree.map(
-                lambda s: jnp.zeros(s.shape, s.dtype),
-                jax.eval_shape(self.encoder, jnp.zeros(self.image_shape)),
-            )
-        else:
-            code, skips = self.encoder(x0 - 0.5)
-        first, second = self.predictor
-        return self._follow(
-            (first.init(), second.init()), self.prior_lstm.init(), self._features(code, skips)
+        code, skips = self._zero_maps() if x0 is None else self.encoder(x0 - 0.5)
+        lower, upper = self.predictor
+        return self._next_state(
+            self.prior_lstm.init(), (lower.init(), upper.init()), self._features(code, skips)
         )
 
     def embed(self, x: Float[Array, "channels height width"]) -> SVGFeatures:
-        """The encoder's view of the frame."""
+        """The code h_t of the frame, ready for both LSTMs."""
         return self._features(*self.encoder(x - 0.5))
 
     def prior(self, state: SVGState) -> Normal:
         """p(z_t | x_<t)."""
         hidden, _ = state.prior
-        return Normal(self.prior_mean(hidden), self.prior_log_var(hidden)).stabilised()
+        return self.prior_head(hidden)
 
     def emission(self, state: SVGState, z: Float[Array, " latent"]) -> Any:
-        """p(x_t | x_<t, z_<=t)."""
-        _, (hidden, _) = self._predict(state, z)
-        return self.head(self.decoder(jnp.tanh(self.predictor_out(hidden)), self._shown(state)))
+        """p(x_t | x_<t, z_<=t), decoded from g_t."""
+        _, (hidden, _) = self._step_predictor(state, z)
+        g = jnp.tanh(self.predictor_out(hidden))
+        skips = self._zero_maps()[1] if state.skips is None else state.skips
+        return self.head(self.decoder(g, skips))
 
     def advance(self, state: SVGState, z: Array, features: SVGFeatures) -> SVGState:
-        """Keep the predictor's states; feed the frame's code to the prior."""
-        return self._follow(self._predict(state, z), state.prior, features)
+        """Keep the predictor's states after z_t; feed h_t to the prior's LSTM."""
+        return self._next_state(state.prior, self._step_predictor(state, z), features)
 
     def _features(self, code: Array, skips: Skips) -> SVGFeatures:
         return SVGFeatures(
@@ -132,22 +130,25 @@ class SVG(AbstractModel):
             skips if self.use_skips else None,
         )
 
-    def _follow(self, predictor: Any, prior: Hidden, features: SVGFeatures) -> SVGState:
+    def _next_state(
+        self, prior: Hidden, predictor: tuple[Hidden, Hidden], features: SVGFeatures
+    ) -> SVGState:
+        """The prior's LSTM takes the frame in at once; the predictor's waits for the next z."""
         return SVGState(
-            self.prior_lstm(features.to_prior, prior),
+            self.prior_lstm(features.prior_input, prior),
             predictor,
-            features.to_predictor,
+            features.predictor_input,
             features.skips,
         )
 
-    def _predict(self, state: SVGState, z: Array) -> tuple[Hidden, Hidden]:
-        """The predictor's two layers, one step on."""
-        first, second = self.predictor
-        one = first(state.to_predictor, state.predictor[0], z)
-        return one, second(second.project(one[0]), state.predictor[1])
+    def _step_predictor(self, state: SVGState, z: Array) -> tuple[Hidden, Hidden]:
+        """The states of the predictor's two layers after [z_t, h_{t-1}]."""
+        lower, upper = self.predictor
+        lower_state = lower(state.predictor_input, state.predictor[0], z)
+        lower_hidden, _ = lower_state
+        return lower_state, upper(upper.project(lower_hidden), state.predictor[1])
 
-    def _shown(self, state: SVGState) -> Skips:
-        if state.skips is not None:
-            return state.skips
-        shapes = jax.eval_shape(self.encoder, jnp.zeros(self.image_shape))[1]
+    def _zero_maps(self) -> tuple[Array, Skips]:
+        """Zeros of the shapes of a frame's code and skip maps."""
+        shapes = jax.eval_shape(self.encoder, jnp.zeros(self.image_shape))
         return jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)

@@ -12,8 +12,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from varfilter._arguments import require_all_positive, require_key
 from varfilter.distributions import Normal
 from varfilter.model import AbstractModel
-from varfilter.models.heads import VaryingNormalHead, as_shape, num_elements
-from varfilter.nn import LSTM, Dense, linear
+from varfilter.models.heads import LatentHead, VaryingNormalHead, as_shape, num_elements
+from varfilter.nn import LSTM, Dense
 
 RELU_GAIN = 2.0**0.5
 
@@ -36,18 +36,18 @@ class VRNN(AbstractModel):
     """z_t ~ N(prior[h_{t-1}]);  x_t ~ head(decoder[φ_z(z_t), h_{t-1}]);
     h_t = LSTM([φ_x(x_t), φ_z(z_t)], h_{t-1})   (Chung et al. 2015).
 
-    The defaults are the paper's model of speech (spec 3.1), but for the head: give one that
-    knows the width of your data's levels.
+    The defaults are the paper's model of speech, but for the head: give one that knows the
+    width of your data's levels.
     """
 
     data_features: Dense
     latent_features: Dense
     prior_trunk: Dense
-    prior_mean: eqx.nn.Linear
-    prior_log_var: eqx.nn.Linear
+    prior_head: LatentHead
     decoder: Dense
     head: Any
     lstm: LSTM
+    latent_size: int = eqx.field(static=True)
 
     def __init__(
         self,
@@ -81,27 +81,26 @@ class VRNN(AbstractModel):
         self.data_features = relus(num_elements(shape), data_feature_size, key=keys[0])
         self.latent_features = relus(latent_size, latent_feature_size, key=keys[1])
         self.prior_trunk = relus(recurrent_size, prior_size, key=keys[2])
-        self.prior_mean = linear(prior_size, latent_size, key=keys[3])
-        self.prior_log_var = linear(prior_size, latent_size, key=keys[4])
+        self.prior_head = LatentHead(prior_size, latent_size, keys=keys[3:5])
         self.decoder = relus(latent_feature_size + recurrent_size, decoder_size, key=keys[5])
         self.head = head(decoder_size, shape, key=keys[6])
         self.lstm = LSTM(
             data_feature_size, recurrent_size, late_size=latent_feature_size, key=keys[7]
         )
+        self.latent_size = latent_size
 
     def init(self, x0: Float[Array, " *event"] | None = None) -> VRNNState:
-        """The learned state; `x0` is ignored, for the LSTM takes no x without its z (spec 1.5)."""
+        """The learned state; `x0` is ignored, for the LSTM takes no x without its z."""
         return VRNNState(*self.lstm.init())
 
     def embed(self, x: Float[Array, " *event"]) -> VRNNFeatures:
-        """φ_x(x_t)."""
+        """Compute φ_x(x_t), and what it adds to the LSTM's gates."""
         units = self.data_features(jnp.ravel(x))
         return VRNNFeatures(units, self.lstm.project(units))
 
     def prior(self, state: VRNNState) -> Normal:
         """p(z_t | h_{t-1})."""
-        trunk = self.prior_trunk(state.hidden)
-        return Normal(self.prior_mean(trunk), self.prior_log_var(trunk)).stabilised()
+        return self.prior_head(self.prior_trunk(state.hidden))
 
     def emission(self, state: VRNNState, z: Float[Array, " latent"]) -> Any:
         """p(x_t | z_t, h_{t-1})."""

@@ -21,7 +21,7 @@ CHANNELS_PER_GROUP = 16
 
 
 class Convolution(eqx.Module):
-    """A (transposed) convolution, group normalisation, leaky ReLU with slope 0.2."""
+    """A (transposed) convolution, then group normalisation, then a leaky ReLU of slope 0.2."""
 
     convolution: Conv
     normalize: eqx.nn.GroupNorm
@@ -31,7 +31,7 @@ class Convolution(eqx.Module):
         self.normalize = group_norm(convolution.bias.size)
 
     def __call__(self, image: Image) -> Image:
-        """The layer's maps."""
+        """Compute the layer's maps."""
         return jax.nn.leaky_relu(self.normalize(self.convolution(image)), 0.2)
 
 
@@ -46,7 +46,7 @@ class ToCode(eqx.Module):
         self.normalize = group_norm(code_size)
 
     def __call__(self, image: Image) -> Code:
-        """The code."""
+        """Compute the code."""
         return jnp.tanh(self.normalize(self.convolution(image)))[:, 0, 0]
 
 
@@ -74,7 +74,7 @@ class VGGEncoder(eqx.Module):
         self.last = ToCode(channels, code_size, key=next(keys))
 
     def __call__(self, image: Image) -> tuple[Code, Skips]:
-        """(the code, the maps before each pooling)."""
+        """Return the code, and the maps before each pooling."""
         skips = []
         for stage in self.stages:
             for layer in stage:
@@ -115,7 +115,7 @@ class VGGDecoder(eqx.Module):
         self.last = Conv(widths[0][-1], out_maps, 3, padding=1, key=next(keys))
 
     def __call__(self, code: Code, skips: Skips) -> Image:
-        """The output maps, unbounded."""
+        """Compute the output maps, which are unbounded."""
         image = self.first(code[:, None, None])
         for stage, skip in zip(self.stages, reversed(skips), strict=True):
             image = jnp.repeat(jnp.repeat(image, 2, axis=1), 2, axis=2)
@@ -141,7 +141,7 @@ class DCGANEncoder(eqx.Module):
         self.last = ToCode(widths[-1], code_size, key=next(keys))
 
     def __call__(self, image: Image) -> tuple[Code, Skips]:
-        """(the code, the maps of each layer)."""
+        """Return the code, and the maps of each layer."""
         skips = []
         for layer in self.layers:
             image = layer(image)
@@ -169,7 +169,7 @@ class DCGANDecoder(eqx.Module):
         self.last = Conv(2 * deep[-1], out_maps, 4, padding=2, upsample=2, key=next(keys))
 
     def __call__(self, code: Code, skips: Skips) -> Image:
-        """The output maps, unbounded."""
+        """Compute the output maps, which are unbounded."""
         image = code[:, None, None]
         for layer, skip in zip(self.layers, reversed(skips), strict=True):
             image = jnp.concatenate([layer(image), skip])
@@ -189,11 +189,11 @@ class VGG(eqx.Module):
         return 4 * 2 ** len(self.widths)
 
     def encoder(self, channels: int, code_size: int, *, key: PRNGKeyArray) -> VGGEncoder:
-        """A new encoder."""
+        """Build an encoder with fresh parameters."""
         return VGGEncoder(channels, code_size, self.widths, key=key)
 
     def decoder(self, code_size: int, out_maps: int, *, key: PRNGKeyArray) -> VGGDecoder:
-        """A new decoder."""
+        """Build a decoder with fresh parameters."""
         return VGGDecoder(code_size, out_maps, self.widths, key=key)
 
 
@@ -208,22 +208,22 @@ class DCGAN(eqx.Module):
         return 4 * 2 ** len(self.widths)
 
     def encoder(self, channels: int, code_size: int, *, key: PRNGKeyArray) -> DCGANEncoder:
-        """A new encoder."""
+        """Build an encoder with fresh parameters."""
         return DCGANEncoder(channels, code_size, self.widths, key=key)
 
     def decoder(self, code_size: int, out_maps: int, *, key: PRNGKeyArray) -> DCGANDecoder:
-        """A new decoder."""
+        """Build a decoder with fresh parameters."""
         return DCGANDecoder(code_size, out_maps, self.widths, key=key)
 
 
 def group_norm(channels: int) -> eqx.nn.GroupNorm:
-    """Groups of 16 channels; fewer channels than that, or an odd number, make one group."""
+    """Normalise groups of 16 channels; where 16 does not divide them, all are one group."""
     is_whole = channels % CHANNELS_PER_GROUP == 0
     return eqx.nn.GroupNorm(channels // CHANNELS_PER_GROUP if is_whole else 1, channels)
 
 
 def max_pool(image: Image) -> Image:
-    """The largest of each 2x2 pixels.
+    """Keep the largest of each 2x2 pixels.
 
     By pairs: the gradient of `jnp.max` divides by how many elements equal the maximum, and is
     NaN where XLA computes those twice, in two ways that round differently.

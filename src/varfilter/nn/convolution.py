@@ -45,7 +45,7 @@ class Conv(eqx.Module):
         self.upsample = upsample
 
     def __call__(self, image: Image) -> Image:
-        """The maps."""
+        """Compute the maps."""
         edge, between = self.padding, self.upsample - 1
         image = jax.lax.pad(
             image, jnp.zeros((), image.dtype), ((0, 0, 0), *[(edge, edge, between)] * 2)
@@ -66,7 +66,7 @@ def _by_convolution(image: Image, weight: Kernel, *, stride: int) -> Image:
 
 
 def _by_product(image: Image, weight: Kernel, *, stride: int) -> Image:
-    """One product of the kernel with all patches of the image."""
+    """Convolve by one product of the kernel with all patches of the image."""
     out_channels, in_channels, size, _ = weight.shape
     height, width = ((n - size) // stride + 1 for n in image.shape[1:])
 

@@ -25,6 +25,8 @@ class LSTM(eqx.Module):
     hidden_bias: Float[Array, " gates"]
     initial_hidden: Float[Array, " hidden"]
     initial_cell: Float[Array, " hidden"]
+    in_size: int = eqx.field(static=True)
+    hidden_size: int = eqx.field(static=True)
 
     def __init__(
         self, in_size: int, hidden_size: int, *, late_size: int | None = None, key: PRNGKeyArray
@@ -43,13 +45,15 @@ class LSTM(eqx.Module):
         self.late_weight = None if late_size is None else uniform(keys[4], gates, late_size)
         self.initial_hidden = jnp.zeros((hidden_size,))
         self.initial_cell = jnp.zeros((hidden_size,))
+        self.in_size = in_size
+        self.hidden_size = hidden_size
 
     def init(self) -> Hidden:
         """The learned state before the first step."""
         return self.initial_hidden, self.initial_cell
 
     def project(self, x: Float[Array, " in"]) -> Float[Array, " gates"]:
-        """W_x x + b_x + b_h: all that depends on the early input alone."""
+        """Compute W_x x + b_x + b_h: all that depends on the early input alone."""
         return self.input_weight @ x + self.input_bias + self.hidden_bias
 
     def __call__(
@@ -58,7 +62,7 @@ class LSTM(eqx.Module):
         hidden: Hidden,
         late: Float[Array, " late"] | None = None,
     ) -> Hidden:
-        """(h', c')."""
+        """Return (h', c')."""
         h, c = hidden
         gates = projected + self.hidden_weight @ h
         if self.late_weight is not None and late is not None:

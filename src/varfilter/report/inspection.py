@@ -9,9 +9,10 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from varfilter import distributions
-from varfilter._tree import strong
 from varfilter.data.dataset import Dataset, Family
+from varfilter.filtering import Belief, scan_steps, start
 from varfilter.filters import AbstractFilter, VariationalFilter
+from varfilter.filters.base import Carry
 from varfilter.model import AbstractModel
 
 # The band of the predictions that is drawn.
@@ -129,26 +130,23 @@ def _looked(
 ) -> tuple[Array | None, ...]:
     key_filter, key_draws = keys
 
-    def drawn(carry: Any, key: PRNGKeyArray) -> tuple[Array, Array]:
+    def drawn(carry: Carry, key: PRNGKeyArray) -> tuple[Array, Array]:
         key_state, key_z, key_x = jax.random.split(key, 3)
         state = filter.draw(model, carry, key_state)
         emission = model.emission(state, distributions.sample(model.prior(state), key_z))
         return emission.sample(key_x), emission.mean
 
-    def step(carry: Any, x_and_t: tuple[Array, Array]) -> Any:
-        x, t = x_and_t
-        key_rank, key_samples = jax.random.split(jax.random.fold_in(key_draws, t))
+    def take(belief: Belief, x: Array, exists: Array, key: PRNGKeyArray) -> Any:
+        key_rank, key_samples = jax.random.split(jax.random.fold_in(key_draws, belief.t))
         each = jax.random.split(key_samples, num_samples)
-        samples, means = jax.vmap(lambda k: drawn(carry, k))(each)
+        samples, means = jax.vmap(lambda k: drawn(belief.carry, k))(each)
         low, high = jnp.quantile(samples, jnp.asarray([LOW, HIGH], samples.dtype), axis=0)
-        after, reconstruction, bound = _step(
-            filter, model, carry, x, jax.random.fold_in(key_filter, t)
-        )
+        after, reconstruction, bound = _step(filter, model, belief.carry, x, key)
         ranks = _rank(x, samples, half_widths, key_rank)
         return after, (jnp.mean(means, axis=0), low, high, ranks, reconstruction, -bound)
 
-    carry = strong(filter.init(model, xs[0]))
-    return jax.lax.scan(step, carry, (xs[1:], jnp.arange(xs.shape[0] - 1)))[1]
+    mask = jnp.ones((len(xs) - 1,), bool)
+    return scan_steps(take, start(filter, model, xs[0]), xs[1:], mask, key_filter)[1]
 
 
 def _step(

@@ -13,7 +13,7 @@ from jaxtyping import PRNGKeyArray
 
 from varfilter._arguments import require_positive
 from varfilter.data.dataset import Dataset
-from varfilter.filtering import Belief, run, start, step
+from varfilter.filtering import Belief, run, start
 from varfilter.filters import AbstractFilter, Filtered
 from varfilter.media import NewSequence, Row, forecast_rows, medium_of, new_sequences, step_rows
 from varfilter.model import AbstractModel
@@ -21,6 +21,7 @@ from varfilter.prediction import (
     Predicted,
     forecast,
     generate,
+    no_steps,
     predict,
     require_levels,
     run_predictive,
@@ -97,14 +98,9 @@ class AppliedRun:
     @functools.cached_property
     def _no_steps(self) -> tuple[Filtered, Predicted]:
         """What was filtered and predicted in no step at all."""
-        x = jnp.zeros(self.dataset.observation_shape)
-        shapes = eqx.filter_eval_shape(self._first_step, x)
-        return jax.tree.map(lambda leaf: np.zeros((0, *leaf.shape), leaf.dtype), shapes)
-
-    def _first_step(self, x: Any) -> tuple[Filtered, Predicted]:
-        belief = start(self.filter, self.model, x)
-        predicted = self.predict(belief)
-        return step(self.filter, self.model, belief, x, self.key)[1], predicted
+        return no_steps(
+            self.filter, self.model, self.key, num_samples=self.num_samples, levels=self.levels
+        )
 
 
 def apply_run(

@@ -2,7 +2,6 @@
 
 import functools
 import json
-import os
 import platform
 import subprocess
 from dataclasses import replace
@@ -14,6 +13,7 @@ import jax
 import numpy as np
 
 from varfilter import __version__, distributions
+from varfilter._files import written
 from varfilter.data.dataset import SPLITS, Dataset, Family, Scaling
 from varfilter.data.ragged import Ragged
 from varfilter.devices import is_first_process
@@ -252,17 +252,10 @@ def _make(folder: Path) -> None:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Written to a new file and renamed: what is there stays until the new one is complete."""
-    partial = path.with_name(path.name + ".partial")
+    """Write a file of text, whole or not at all: what is there stays until the new one is."""
     try:
-        try:
-            with open(partial, "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(partial, path)
-        finally:
-            partial.unlink(missing_ok=True)
+        with written(path) as put:
+            put(text.encode("utf-8"))
     except OSError as error:
         raise _unwritable(path, error) from None
 

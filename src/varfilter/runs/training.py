@@ -17,7 +17,7 @@ from varfilter.data.dataset import Dataset
 from varfilter.devices import is_first_process, of_first_process
 from varfilter.experiments.experiment import as_json
 from varfilter.filters import AbstractFilter
-from varfilter.learning import Learning, Metrics
+from varfilter.learning import LearnerState, Metrics
 from varfilter.model import AbstractModel
 from varfilter.runs.run import Run, Trained
 from varfilter.training.checkpoints import Checkpoint, keep_checkpoint, newest_checkpoint
@@ -65,7 +65,7 @@ ON_DEVICE = 2 << 30
 class Progress(eqx.Module):
     """All that training carries on: what was learned, and the best of it so far."""
 
-    learning: Learning
+    learning: LearnerState
     best_model: AbstractModel
     best_filter: AbstractFilter
 
@@ -203,7 +203,7 @@ def train_run(
                 break
             fitted = next(epochs)
             state, step = (
-                Progress(fitted.learning, state.best_model, state.best_filter),
+                Progress(fitted.state, state.best_model, state.best_filter),
                 fitted.num_updates,
             )
             averages.add(fitted.metrics)

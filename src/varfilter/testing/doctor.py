@@ -28,7 +28,7 @@ from varfilter.learning import step_by_step, time_parallel
 from varfilter.learning.state import Sequences
 from varfilter.model import AbstractModel
 from varfilter.models import SRNN, LinearGaussian
-from varfilter.models.linear_gaussian import condition
+from varfilter.models.linear_gaussian import kalman_update
 from varfilter.prediction import generate
 from varfilter.stream import Stream
 from varfilter.testing import oracles
@@ -157,7 +157,7 @@ def _converged() -> list[Row]:
     def gap(state: Any, x: Array, key: PRNGKeyArray) -> Array:
         at_state = eqx.tree_at(lambda c: c.state, carry, state)
         found = filter.trace(model, at_state, x, key).posterior
-        exact, _, _ = condition(model, state, x)
+        exact, _, _ = kalman_update(model, state, x)
         return distributions.kl(found, exact)
 
     keys = jax.random.split(key_descend, len(xs))
@@ -171,9 +171,9 @@ def _exact_step() -> list[Row]:
     with jax.enable_x64(True):
         model = _linear_gaussian()
         xs = _with_gaps(_observations(model, 12))
-        found, _, log_evidences = jax.jit(jax.vmap(lambda x: condition(model, model.initial, x)))(
-            xs
-        )
+        found, _, log_evidences = jax.jit(
+            jax.vmap(lambda x: kalman_update(model, model.initial, x))
+        )(xs)
         covariances = jax.vmap(lambda posterior: posterior.covariance)(found)
         initial = model.initial
         first = (np.asarray(initial.mean), np.asarray(initial.covariance))
@@ -205,7 +205,7 @@ def _gradients(digits: str, tolerance: float) -> list[Row]:
 
 
 def _gradient_differences(num_iterations: int) -> dict[str, float]:
-    """|g - g'| / |g'| for θ and φ, on a ragged batch with missing elements and missing steps."""
+    """Compute |g - g'| / |g'| for θ and φ, on a ragged batch with missing elements and steps."""
     model, filter = _srnn(num_iterations)
     xs = jnp.stack([jnp.asarray(_with_gaps(_observations(model, 6, seed))) for seed in (5, 6)])
     batch = Sequences(xs, jnp.stack([jnp.ones(6, bool), jnp.arange(6) < 4]), None)
@@ -247,7 +247,7 @@ def _drivers() -> list[Row]:
 
 @contextmanager
 def _quick_compilation() -> Iterator[None]:
-    """Nearly all the time goes into compiling programs that run once: spend less of it."""
+    """Compile with less care: nearly all the time goes into programs that run once."""
     before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", True)
     try:
@@ -300,7 +300,7 @@ def _observations(model: AbstractModel, num_steps: int, seed: int = 1) -> np.nda
 
 
 def _with_gaps(xs: np.ndarray) -> np.ndarray:
-    """`xs` without some single elements and without one whole step."""
+    """Hide some single elements of `xs`, and one whole step."""
     xs = np.array(xs)
     xs[1, 0] = xs[3, -1] = xs[-1, 0] = np.nan
     xs[2] = np.nan

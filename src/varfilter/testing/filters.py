@@ -11,13 +11,12 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from varfilter._arguments import require_key
 from varfilter.contracts import require_model, require_observations
 from varfilter.filtering import Belief, run, start
-from varfilter.filters.base import AbstractFilter, Carry, Filtered
-from varfilter.filters.contract import require_fitting
+from varfilter.filters.base import AbstractFilter, Carry, Filtered, require_fitting
 from varfilter.model import AbstractModel, State
 from varfilter.observation import Observation
 from varfilter.stream import Stream
+from varfilter.testing.models import half_missing, roll_out
 from varfilter.testing.report import Report, Result
-from varfilter.testing.rollout import half_missing, roll_out
 
 PURE_FIX = "Keep all that a step needs in the carry, and draw all randomness from `key`."
 MISSING_FIX = "Fill missing elements before they are embedded, and score observed elements only."
@@ -92,7 +91,7 @@ def _run_batch(
     masks: Bool[Array, "batch time"],
     key: PRNGKeyArray,
 ) -> tuple[tuple[Belief, Filtered], Any]:
-    """((beliefs, results), d(summed bound)/d(model, filter)): all that is compiled for a batch."""
+    """Return ((beliefs, results), d(summed bound)/d(model, filter)) of a batch."""
 
     def total(modules: tuple[AbstractModel, AbstractFilter]) -> Any:
         model, filter = modules
@@ -115,7 +114,7 @@ def _check_stream(
     key: PRNGKeyArray,
     whole: Filtered,
 ) -> Belief:
-    """Push one by one; returns the belief at half time."""
+    """Push the observations one by one, and return the belief at half time."""
     counter = _Counter()
     stream = Stream(_Counting(filter, counter), model, key)
     counted, half = counter.count, xs.shape[0] // 2
@@ -163,7 +162,7 @@ def _check_chunks(
     sequences: Array,
     key: PRNGKeyArray,
 ) -> None:
-    """The second half from the belief that the first half left, beside other neighbours."""
+    """Filter the second half from the belief that the first half left, beside other rows."""
     beliefs, results = batch
     time, half = sequences.shape[1], sequences.shape[1] // 2
     start_at = jax.tree.map(lambda leaf: jnp.stack([leaf[PADDED]] * 4), beliefs)

@@ -1,4 +1,4 @@
-"""Does a model keep its contract? Shapes, missing data, gradients, purity."""
+"""Does a model keep its contract? Its shapes, missing data, gradients and purity are checked."""
 
 from typing import Any
 
@@ -10,11 +10,10 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from varfilter import distributions
 from varfilter._arguments import require_key
-from varfilter.contracts import require_model, require_observations
-from varfilter.distributions import kl
+from varfilter.contracts import observation_shape, require_model, require_observations
+from varfilter.distributions import fill, kl
 from varfilter.model import AbstractModel, Latent, State
 from varfilter.testing.report import Report, Result, deviation, tolerance
-from varfilter.testing.rollout import Rollout, half_missing, roll_out
 
 PURE = "The library compiles each function once and calls it for every step, sample and sequence."
 PURE_FIX = "Compute from the arguments alone: no global state, no random numbers of your own."
@@ -23,6 +22,42 @@ NAN_FIX = (
     "In `log_prob`, `fill` the missing elements before computing, and sum with"
     " `jnp.where(observed(x), terms, 0.0)`."
 )
+
+
+class Rollout(eqx.Module):
+    """A sequence with its latents, and the model's state before each step; time comes first."""
+
+    xs: Float[Array, "time *event"]
+    zs: Latent
+    states: State
+    last: State
+
+    def at(self, t: int) -> tuple[State, Latent, Float[Array, " *event"]]:
+        """Return (state_t, z_t, x_t)."""
+        return jax.tree.map(lambda leaf: leaf[t], (self.states, self.zs, self.xs))
+
+
+def roll_out(
+    model: AbstractModel,
+    xs: Float[Array, "time *event"] | None,
+    num_steps: int,
+    key: PRNGKeyArray,
+    *,
+    state: State = None,
+) -> Rollout:
+    """Draw z_t ~ prior, and x_t ~ emission where no `xs` are given, from `state` on."""
+    state = model.init(None) if state is None else state
+    if xs is None:
+        nothing = np.full((num_steps, *observation_shape(model)), np.nan)
+        xs = jnp.asarray(nothing, jnp.result_type(float))
+    return _roll_out(model, state, xs, key)
+
+
+def half_missing(xs: Float[Array, "time *event"]) -> Float[Array, "time *event"]:
+    """Make every other element of `xs` NaN, alternating from step to step."""
+    place = np.arange(xs[0].size).reshape(xs.shape[1:])
+    steps = np.arange(xs.shape[0]).reshape((-1,) + (1,) * place.ndim)
+    return jnp.where(jnp.asarray((place[None] + steps) % 2 == 0), xs, jnp.nan)
 
 
 def check_model(
@@ -50,6 +85,20 @@ def check_model(
     _check_missing(report, model, rollout)
     _check_gradients(report, model, rollout)
     return report.results
+
+
+@eqx.filter_jit
+def _roll_out(model: AbstractModel, state: State, xs: Array, key: PRNGKeyArray) -> Rollout:
+    def step(state: State, inputs: Any) -> Any:
+        x, t = inputs
+        key_z, key_x = jax.random.split(jax.random.fold_in(key, t))
+        z = distributions.sample(model.prior(state), key_z)
+        # Where an element is missing the model draws it, so that nothing given draws all.
+        x = fill(x, model.emission(state, z).sample(key_x))
+        return model.advance(state, z, model.embed(x)), (x, z, state)
+
+    last, (xs, zs, states) = jax.lax.scan(step, state, (xs, jnp.arange(xs.shape[0])))
+    return Rollout(xs, zs, states, last)
 
 
 def _check_shapes(report: Report, model: AbstractModel) -> None:
@@ -213,7 +262,7 @@ def _check_gradients(report: Report, model: AbstractModel, rollout: Rollout) -> 
 def _log_probs_summed(
     model: AbstractModel, zs: Latent, filled: Array, xs: Array
 ) -> tuple[Array, Array]:
-    """(log p(zs), log p(xs | zs)), differentiable through the recurrence, which is fed `filled`."""
+    """Sum (log p(zs), log p(xs | zs)), differentiable through the recurrence over `filled`."""
 
     def step(state: State, inputs: Any) -> Any:
         z, full, x = inputs

@@ -46,7 +46,7 @@ class Reference(NamedTuple):
 
 
 def joint(model: LinearGaussian, num_steps: int) -> Joint:
-    """The dense joint of `num_steps` steps.
+    """Write out the dense joint of `num_steps` steps.
 
     With noises u = (z_1, w_2, ..., w_T), z = G u where G has the blocks A^(t-s) for s <= t; then
     cov(z) = G blockdiag(P_1, Q, ..., Q) G^T, and x = (I (x) C) z + d + v.
@@ -83,7 +83,7 @@ def joint(model: LinearGaussian, num_steps: int) -> Joint:
 
 
 def reference(model: LinearGaussian, xs: Float[np.ndarray, "time observed"]) -> Reference:
-    """Exact evidence and filtered posteriors of `xs`; NaN marks an unobserved element.
+    """Compute the exact evidence and filtered posteriors of `xs`; NaN marks an unobserved element.
 
     An unobserved element is dropped from the joint: its row and column are never read.
     """
@@ -93,7 +93,7 @@ def reference(model: LinearGaussian, xs: Float[np.ndarray, "time observed"]) -> 
     for t in range(xs.shape[0]):
         past = np.arange(dense.x(0).start, dense.x(t).stop)
         seen = ~np.isnan(xs[: t + 1].ravel())
-        mean, covariance, log_evidence = condition(
+        mean, covariance, log_evidence = gaussian_conditional(
             dense.mean, dense.covariance, dense.z(t), past[seen], xs[: t + 1].ravel()[seen]
         )
         cumulative.append(log_evidence)
@@ -108,7 +108,7 @@ def one_step(
     covariance: Float[np.ndarray, "latent latent"],
     x: Float[np.ndarray, " observed"],
 ) -> tuple[Float[np.ndarray, " latent"], Float[np.ndarray, "latent latent"], float]:
-    """(mean, covariance, log p(x)) of z given one observation, where z ~ N(mean, covariance)."""
+    """Condition z ~ N(mean, covariance) on one observation: (mean, covariance, log p(x))."""
     mean, covariance, x = _float64(mean), _float64(covariance), _float64(x)
     loading = _float64(model.loading)
     offset, noise = _moments(model.noise)
@@ -117,17 +117,17 @@ def one_step(
     both = np.block([[covariance, cross], [cross.T, loading @ cross + noise]])
     seen = ~np.isnan(x)
     given = mean.size + np.arange(x.size)[seen]
-    return condition(both_mean, both, slice(0, mean.size), given, x[seen])
+    return gaussian_conditional(both_mean, both, slice(0, mean.size), given, x[seen])
 
 
-def condition(
+def gaussian_conditional(
     mean: Float[np.ndarray, " total"],
     covariance: Float[np.ndarray, "total total"],
     wanted: slice,
     given: np.ndarray,
     values: Float[np.ndarray, " seen"],
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """(mean, covariance) of the elements `wanted` given the elements `given`; log p(given)."""
+    """Condition the elements `wanted` on `given`: (mean, covariance, log p(given))."""
     across = covariance[wanted, given]
     within = covariance[np.ix_(given, given)]
     residual = values - mean[given]

@@ -48,13 +48,13 @@ class Report:
         self.results.append(Result(check, 0.0, 0.0))
 
     def require(self, check: str, holds: bool, got: str, reason: str, fix: str) -> None:
-        """A condition without a tolerance."""
+        """Require a condition that has no tolerance."""
         if not holds:
             raise ConformanceError(check, self.subject, got, reason, fix)
         self.results.append(Result(check, 0.0, 0.0))
 
     def require_equal(self, check: str, got: PyTree, want: PyTree, reason: str, fix: str) -> None:
-        """Two trees of one structure and the same numbers, up to rounding."""
+        """Require two trees of one structure with the same numbers, up to rounding."""
         value, where = deviation(got, want)
         allowed = tolerance()
         if not value <= allowed:
@@ -63,7 +63,7 @@ class Report:
         self.results.append(Result(check, value, allowed))
 
     def require_finite(self, check: str, tree: PyTree, reason: str, fix: str) -> None:
-        """No NaN and no infinity in any float of the tree."""
+        """Require that no float of the tree is NaN or infinite."""
         for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
             array = _numbers(leaf)
             if not np.isfinite(array).all():
@@ -75,7 +75,7 @@ class Report:
     def require_structure(
         self, check: str, got: PyTree, want: PyTree, reason: str, fix: str
     ) -> None:
-        """One tree structure, and for each leaf one shape and dtype (values are not read)."""
+        """Require one structure, and for each leaf one shape and dtype; values are not read."""
         left, right = jax.tree.structure(got), jax.tree.structure(want)
         if left != right:
             described = f"{left}, wanted {right}"
@@ -100,7 +100,7 @@ def tolerance() -> float:
 
 
 def deviation(got: PyTree, want: PyTree) -> tuple[float, str]:
-    """(max over leaves of |got - want| / max(1, |want|), the leaf where it is found).
+    """Find the largest |got - want| / max(1, |want|) over all leaves, and its leaf.
 
     Infinite where the trees differ in structure or shape, or where one alone is not a number.
     """

@@ -15,6 +15,11 @@ from varfilter._arguments import require_positive
 from varfilter.contracts import tree_difference
 
 CHECKPOINT = _saved.Kind("checkpoint")
+# Parts of arrays' names that were called otherwise in earlier versions: (then, now).
+RENAMED_PARTS = (
+    (".prior_mean.", ".prior_head.mean."),
+    (".prior_log_var.", ".prior_head.log_var."),
+)
 NAME = re.compile(r"step-(\d{9,})\.safetensors")
 
 
@@ -48,12 +53,18 @@ def save_checkpoint(path: str | Path, checkpoint: Checkpoint) -> None:
 
 
 def load_checkpoint(path: str | Path, like: Any) -> Checkpoint:
-    """What `save_checkpoint` wrote, in a tree of the structure, shapes and dtypes of `like`."""
+    """Read what `save_checkpoint` wrote into a tree of the structure and shapes of `like`.
+
+    Checkpoints of earlier versions load too, where only names changed since (`RENAMED_PARTS`).
+    """
     header, arrays = _saved.read(path, CHECKPOINT)
     leaves: dict[str, Any] = dict(arrays)
     for name, implementation in json.loads(header["keys"]).items():
         leaves[name] = jax.random.wrap_key_data(jnp.asarray(arrays[name]), impl=implementation)
     wanted = _named_arrays(like)
+    leaves = {
+        name if name in wanted else _present_name(name): leaf for name, leaf in leaves.items()
+    }
     if difference := tree_difference(wanted, leaves):
         raise ValueError(
             f"{str(path)!r} is of another model, filter or optimizer: {difference}."
@@ -66,7 +77,7 @@ def load_checkpoint(path: str | Path, like: Any) -> Checkpoint:
 
 
 def read_manifest(path: str | Path) -> dict[str, Any]:
-    """What a checkpoint's run says of itself, without a tree to load it into."""
+    """Read what a checkpoint's run says of itself, without a tree to load it into."""
     return json.loads(_saved.read(path, CHECKPOINT)[0]["manifest"])
 
 
@@ -82,13 +93,13 @@ def keep_checkpoint(folder: str | Path, checkpoint: Checkpoint, *, num_kept: int
 
 
 def kept_checkpoints(folder: str | Path) -> list[tuple[int, Path]]:
-    """(step, path) of the checkpoints in `folder`, the newest first."""
+    """List (step, path) of the checkpoints in `folder`, the newest first."""
     found = [(NAME.fullmatch(path.name), path) for path in Path(folder).glob("step-*.safetensors")]
     return sorted(((int(m[1]), path) for m, path in found if m), reverse=True)
 
 
 def newest_checkpoint(folder: str | Path, like: Any) -> tuple[Checkpoint | None, list[str]]:
-    """(the newest checkpoint that is whole, why newer ones were refused); None if there is none.
+    """Load the newest checkpoint that is whole (or None), and say why newer ones were refused.
 
     A file that was cut short, or damaged, or is of something else costs the steps since the
     one before it, not the run.
@@ -106,7 +117,14 @@ def newest_checkpoint(folder: str | Path, like: Any) -> tuple[Checkpoint | None,
     return None, refused
 
 
+def _present_name(name: str) -> str:
+    """The name that an array of an earlier version's checkpoint has today."""
+    for then, now in RENAMED_PARTS:
+        name = name.replace(then, now)
+    return name
+
+
 def _named_arrays(tree: Any) -> dict[str, Any]:
-    """The arrays of a tree by where they are, in the tree's order."""
+    """Name the arrays of a tree by where they are, in the tree's order."""
     leaves = jax.tree_util.tree_leaves_with_path(tree)
     return {jax.tree_util.keystr(path): leaf for path, leaf in leaves if eqx.is_array(leaf)}

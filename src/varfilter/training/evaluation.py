@@ -12,9 +12,8 @@ from jaxtyping import Array, PRNGKeyArray
 from varfilter._arguments import require_all_positive, require_key, require_positive
 from varfilter.data.batches import Batch, whole_sequences
 from varfilter.data.dataset import Dataset
-from varfilter.filtering import Belief, run, start, step
-from varfilter.filters.base import AbstractFilter
-from varfilter.filters.contract import require_fitting
+from varfilter.filtering import Belief, filter_steps, run, start
+from varfilter.filters.base import AbstractFilter, require_fitting
 from varfilter.model import AbstractModel
 from varfilter.prediction import forecast
 
@@ -51,7 +50,7 @@ class Evaluation:
 
     @property
     def nats(self) -> float:
-        """Nats per scored step, every sequence with the same weight: the paper's tables."""
+        """Nats per scored step, every sequence with the same weight, as in the paper."""
         return float(np.mean(self.per_sequence))
 
     @property
@@ -61,12 +60,15 @@ class Evaluation:
 
     @property
     def nats_as_published(self) -> float:
-        """As `nats`, but divided by all steps, the first too, which was not scored (spec 1.6)."""
+        """As `nats`, but divided by all steps, the first too, which was not scored.
+
+        The original code divides so, and the paper's tables are most likely its numbers.
+        """
         return float(np.mean(self.free_energy / (self.num_steps + 1)))
 
     @property
     def standard_error(self) -> float:
-        """Of `nats`, over sequences; NaN for a single one."""
+        """The standard error of `nats` over sequences; NaN for a single one."""
         count = len(self.num_steps)
         return float(np.std(self.per_sequence, ddof=1) / count**0.5) if count > 1 else float("nan")
 
@@ -131,7 +133,7 @@ class HeldOut:
     def evaluate(
         self, filter: AbstractFilter, model: AbstractModel, key: PRNGKeyArray
     ) -> Evaluation:
-        """The scores of all sequences."""
+        """Score all sequences of the split."""
         require_fitting(filter, model)
         require_key(key)
         # All batches are started before the first is waited for.
@@ -197,18 +199,18 @@ class Coverage:
 
     @property
     def share(self) -> float:
-        """Of all points."""
+        """The share of all points that lay within the bands."""
         return float(self.covered.sum() / max(self.count.sum(), 1))
 
     @property
     def by_step(self) -> np.ndarray:
-        """Of the points of each step ahead; NaN where there are none."""
+        """The share of each step ahead; NaN where it has no points."""
         axes = tuple(range(1, self.count.ndim))
         return _shares(self.covered.sum(axes), self.count.sum(axes))
 
     @property
     def by_element(self) -> np.ndarray:
-        """Of the points of each element; NaN where there are none."""
+        """The share of each element; NaN where it has no points."""
         return _shares(self.covered.sum(0), self.count.sum(0))
 
 
@@ -259,15 +261,13 @@ def forecast_coverage(
 
 @eqx.filter_jit
 def _beliefs(filter: AbstractFilter, model: AbstractModel, xs: Array, key: PRNGKeyArray) -> Belief:
-    """After each step of a sequence; the first is conditioned on."""
-
-    def one(belief: Belief, x: Array) -> tuple[Belief, Belief]:
-        after, _ = step(filter, model, belief, x, key)
-        return after, after
-
+    """The belief after each step of a sequence; the first step is conditioned on."""
+    mask = jnp.ones((len(xs) - 1,), bool)
     first = start(filter, model, xs[0])
-    rest = jax.lax.scan(one, first, xs[1:])[1]
-    return jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), first, rest)
+    last, (_, before) = filter_steps(
+        filter, model, first, xs[1:], mask, key, look=lambda belief: belief
+    )
+    return jax.tree.map(lambda a, b: jnp.concatenate([a, b[None]]), before, last)
 
 
 @eqx.filter_jit

@@ -10,10 +10,21 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from varfilter import devices as placing
 from varfilter._arguments import require_fraction, require_key, require_positive
 from varfilter.data.batches import Batch, RandomWindows, prefetched
-from varfilter.learning import EndToEnd, Learning, Metrics, TimeParallel
+from varfilter.devices import (
+    keep_whole,
+    of_first_process,
+    own_copy,
+    own_places,
+    replicated,
+    require_agreement,
+    require_mesh,
+    sharded,
+    spread,
+    using_mesh,
+)
+from varfilter.learning import EndToEnd, LearnerState, Metrics, TimeParallel
 
 LONGEST_GAP = 5
 
@@ -34,7 +45,7 @@ class Thinning(eqx.Module):
         require_fraction("gaps", self.gaps, "It is the chance that a gap begins at a step.")
 
     def __call__(self, batch: Batch, key: PRNGKeyArray) -> Batch:
-        """The batch with NaN where something is hidden; `gaps` is the chance that one begins."""
+        """Put NaN where something of the batch is hidden; `gaps` is the chance that one begins."""
         key_elements, key_steps = jax.random.split(key)
         hidden = jax.random.uniform(key_elements, batch.xs.shape) < self.elements
         steps = self._in_gaps(batch.xs.shape[:2], key_steps)
@@ -59,19 +70,19 @@ Weight = Callable[[Int[Array, ""]], Float[Array, ""]]
 class Fitted(eqx.Module):
     """What was learned so far, and the metrics of the updates since the last time, in order."""
 
-    learning: Learning
+    state: LearnerState
     metrics: Metrics
 
     @property
     def num_updates(self) -> int:
-        """All updates that were made."""
-        return int(self.learning.num_updates)
+        """How many updates were made in all."""
+        return int(self.state.num_updates)
 
 
 class Annealing(eqx.Module):
     """The weight of the KL: ((update // updates_per_epoch) / num_epochs)^power, then 1.
 
-    The original's code raises it once an epoch, squared; the paper says linearly.
+    The original code raises it once an epoch, squared; the paper says linearly.
     """
 
     num_epochs: int = eqx.field(static=True, default=0)
@@ -96,7 +107,7 @@ class Annealing(eqx.Module):
 
 def fit(
     learner: Learner,
-    learning: Learning,
+    state: LearnerState,
     windows: RandomWindows,
     key: PRNGKeyArray,
     *,
@@ -112,7 +123,7 @@ def fit(
     It also yields at the end of each epoch, if `updates_per_epoch` says when that is.
 
     Batch and randomness of an update depend on its number and the key alone: to resume, call
-    it with the `learning` of a checkpoint and the same key, and it gives the numbers of a run
+    it with the `state` of a checkpoint and the same key, and it gives the numbers of a run
     that was never interrupted. Everything else (progress bars, checkpoints, early stopping)
     is for the caller between two yields; to stop, leave the loop.
 
@@ -123,7 +134,7 @@ def fit(
 
     With `devices`, `device_mesh(batch_size)`, each of them learns from its share of each batch;
     the numbers are those of one device to rounding. What is yielded lies on one device, in each
-    process. Of several processes all begin with the `learning` of the first, and all must do
+    process. Of several processes all begin with the `state` of the first, and all must do
     the same between two yields, but for files, which `is_first_process` writes.
     """
     require_key(key)
@@ -144,12 +155,12 @@ def fit(
     update = _Update(learner, key, weight, thinning)
     on_host = isinstance(windows.values, np.ndarray)
     if devices is not None:
-        placing.require_mesh(devices, windows.batch_size)
+        require_mesh(devices, windows.batch_size)
         settings = (update, num_updates, updates_per_dispatch)
-        placing.require_agreement("The arguments of `fit`", windows.lengths, *settings)
-        learning = placing.replicated(devices, placing.of_first_process(learning))
-        windows = windows if on_host else placing.replicated(devices, windows)
-    first = int(learning.num_updates)
+        require_agreement("The arguments of `fit`", windows.lengths, *settings)
+        state = replicated(devices, of_first_process(state))
+        windows = windows if on_host else replicated(devices, windows)
+    first = int(state.num_updates)
     if on_host:
         dispatch = _from_host(update, windows, first, devices)
     else:
@@ -158,8 +169,8 @@ def fit(
         # The grids are counted from 0: a resumed run makes the dispatches of an unbroken one.
         ends = (first - first % size + size for size in (updates_per_dispatch, epoch))
         end = min(*ends, num_updates)
-        learning, metrics = dispatch(learning, first, end)
-        yield Fitted(learning if devices is None else placing.local(learning), metrics)
+        state, metrics = dispatch(state, first, end)
+        yield Fitted(state if devices is None else own_copy(state), metrics)
         first = end
 
 
@@ -175,11 +186,11 @@ class _Update(eqx.Module):
     def key_windows(self) -> PRNGKeyArray:
         return jax.random.fold_in(self.key, 0)
 
-    def __call__(self, learning: Learning, batch: Batch, i: Any) -> tuple[Learning, Metrics]:
+    def __call__(self, state: LearnerState, batch: Batch, i: Any) -> tuple[LearnerState, Metrics]:
         if self.thinning is not None:
             batch = self.thinning(batch, jax.random.fold_in(jax.random.fold_in(self.key, 2), i))
         return self.learner.update(
-            learning,
+            state,
             batch.xs[:, 1:],
             jax.random.fold_in(jax.random.fold_in(self.key, 1), i),
             mask=batch.mask[:, 1:],
@@ -190,15 +201,15 @@ class _Update(eqx.Module):
 
 def _on_device(
     update: _Update, windows: RandomWindows, most: int, devices: Mesh | None
-) -> Callable[[Learning, int, int], tuple[Learning, Metrics]]:
+) -> Callable[[LearnerState, int, int], tuple[LearnerState, Metrics]]:
     @eqx.filter_jit
-    def dispatch(learning: Learning, windows: RandomWindows, first: Array, end: Array) -> Any:
-        arrays, static = eqx.partition(learning, eqx.is_array)
+    def dispatch(state: LearnerState, windows: RandomWindows, first: Array, end: Array) -> Any:
+        arrays, static = eqx.partition(state, eqx.is_array)
 
         def one(i: Array, arrays: Any) -> tuple[Any, Metrics]:
-            batch = placing.spread(windows.windows(i, update.key_windows))
+            batch = spread(windows.windows(i, update.key_windows))
             after, metrics = update(eqx.combine(arrays, static), batch, i)
-            return placing.everywhere((eqx.filter(after, eqx.is_array), metrics))
+            return keep_whole((eqx.filter(after, eqx.is_array), metrics))
 
         shapes = eqx.filter_eval_shape(one, first, arrays)[1]
         empty = jax.tree.map(lambda s: jnp.zeros((most, *s.shape), s.dtype), shapes)
@@ -214,39 +225,39 @@ def _on_device(
         arrays, kept = jax.lax.fori_loop(first, end, body, (arrays, empty))
         return eqx.combine(arrays, static), kept
 
-    def call(learning: Learning, first: int, end: int) -> tuple[Learning, Metrics]:
+    def call(state: LearnerState, first: int, end: int) -> tuple[LearnerState, Metrics]:
         bounds = (jnp.asarray(n, jnp.int32) for n in (first, end))
-        with placing.in_force(devices):
-            learning, kept = dispatch(learning, windows, *bounds)
-        kept = kept if devices is None else placing.local(kept)
-        return learning, jax.tree.map(lambda m: m[: end - first], kept)
+        with using_mesh(devices):
+            state, kept = dispatch(state, windows, *bounds)
+        kept = kept if devices is None else own_copy(kept)
+        return state, jax.tree.map(lambda m: m[: end - first], kept)
 
     return call
 
 
 def _from_host(
     update: _Update, windows: RandomWindows, first_step: int, devices: Mesh | None
-) -> Callable[[Learning, int, int], tuple[Learning, Metrics]]:
-    part = slice(None) if devices is None else placing.part(devices, windows.batch_size)
-    batches = prefetched(windows, update.key_windows, first_step=first_step, part=part)
+) -> Callable[[LearnerState, int, int], tuple[LearnerState, Metrics]]:
+    places = slice(None) if devices is None else own_places(devices, windows.batch_size)
+    batches = prefetched(windows, update.key_windows, first_step=first_step, part=places)
 
     @eqx.filter_jit
-    def spread_update(learning: Learning, batch: Batch, i: Array) -> tuple[Learning, Metrics]:
-        return placing.everywhere(update(learning, batch, i))
+    def spread_update(state: LearnerState, batch: Batch, i: Array) -> tuple[LearnerState, Metrics]:
+        return keep_whole(update(state, batch, i))
 
-    def one(learning: Learning, batch: Batch, i: int) -> tuple[Learning, Metrics]:
+    def one(state: LearnerState, batch: Batch, i: int) -> tuple[LearnerState, Metrics]:
         if devices is None:
-            return update(learning, batch, i)
-        batch = placing.sharded(devices, batch)
-        with placing.in_force(devices):
-            learning, metrics = spread_update(learning, batch, jnp.asarray(i, jnp.int32))
-        return learning, placing.local(metrics)
+            return update(state, batch, i)
+        batch = sharded(devices, batch)
+        with using_mesh(devices):
+            state, metrics = spread_update(state, batch, jnp.asarray(i, jnp.int32))
+        return state, own_copy(metrics)
 
-    def call(learning: Learning, first: int, end: int) -> tuple[Learning, Metrics]:
+    def call(state: LearnerState, first: int, end: int) -> tuple[LearnerState, Metrics]:
         kept = []
         for i in range(first, end):
-            learning, metrics = one(learning, next(batches), i)
+            state, metrics = one(state, next(batches), i)
             kept.append(metrics)
-        return learning, jax.tree.map(lambda *each: jnp.stack(each), *kept)
+        return state, jax.tree.map(lambda *each: jnp.stack(each), *kept)
 
     return call
