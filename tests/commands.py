@@ -1,7 +1,12 @@
-"""Commands of `varfilter` in this process, so that they share its compiled programs."""
+"""Commands of `varfilter` in this process, so that they share its compiled programs; and scripts.
+
+A test starts a process only where it needs one: to kill it, to see what it imports, or to run a
+program as its reader does, without the strict settings of the tests.
+"""
 
 import io
 import os
+import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -10,6 +15,10 @@ from typing import NamedTuple
 import pytest
 
 from varfilter import cli
+
+SCRIPT = Path(__file__).parent / "script.py"
+# What `conftest.py` sets to compile in less time programs that run once.
+QUICK = {"JAX_DISABLE_MOST_OPTIMIZATIONS", "XLA_FLAGS"}
 
 
 class Result(NamedTuple):
@@ -66,6 +75,27 @@ def refuse(*words: object, **options) -> str:
     assert result.out == ""
     assert "Traceback" not in result.err
     return result.err
+
+
+def script(
+    path: str | Path,
+    *words: object,
+    cwd: str | Path | None = None,
+    is_optimized: bool = False,
+    timeout: float = 900.0,
+) -> Result:
+    """Run a Python file in a process of its own; warnings of our own code end it.
+
+    - `is_optimized`: compiled as its readers have it, which takes less time where it computes for
+      longer than it compiles.
+    """
+    unset = QUICK if is_optimized else set()
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), str(path), *map(str, words)],
+        env={name: value for name, value in os.environ.items() if name not in unset},
+        cwd=cwd, capture_output=True, text=True, timeout=timeout, check=False,
+    )  # fmt: skip
+    return Result(done.returncode, done.stdout, done.stderr)
 
 
 def _exit_code() -> int:

@@ -1,5 +1,6 @@
 """A model run on its own data: what the checks of models, inferences and filters start from."""
 
+import math
 from typing import Any
 
 import equinox as eqx
@@ -24,7 +25,7 @@ class Rollout(eqx.Module):
 
     def at(self, t: int) -> tuple[State, Latent, Float[Array, " *event"]]:
         """(state_t, z_t, x_t)."""
-        return jax.tree.map(lambda leaf: leaf[t], (self.states, self.zs, self.xs))
+        return on_device(row((self.states, self.zs, self.xs), t))
 
 
 def roll_out(
@@ -38,16 +39,50 @@ def roll_out(
     """z_t ~ prior, and x_t ~ emission where no `xs` are given; from `state` if there is one."""
     state = model.init(None) if state is None else state
     if xs is None:
-        nothing = np.full((num_steps, *observation_shape(model)), np.nan)
-        xs = jnp.asarray(nothing, jnp.result_type(float))
+        nothing = np.full((num_steps, *observation_shape(model)), np.nan, jnp.result_type(float))
+        xs = jnp.asarray(nothing)
     return _roll_out(model, state, xs, key)
 
 
-def half_missing(xs: Float[Array, "time *event"]) -> Float[Array, "time *event"]:
+def half_missing(xs: Any) -> Any:
     """`xs` with every other element NaN, alternating from step to step."""
-    place = np.arange(xs[0].size).reshape(xs.shape[1:])
+    place = np.arange(math.prod(xs.shape[1:])).reshape(xs.shape[1:])
     steps = np.arange(xs.shape[0]).reshape((-1,) + (1,) * place.ndim)
-    return jnp.where(jnp.asarray((place[None] + steps) % 2 == 0), xs, jnp.nan)
+    is_seen = (place[None] + steps) % 2 == 0
+    if isinstance(xs, np.ndarray):
+        return np.where(is_seen, xs, np.asarray(np.nan, xs.dtype))
+    return jnp.where(jnp.asarray(is_seen), xs, jnp.nan)
+
+
+# Slicing and stacking on the device compiles a program for each shape; numpy's does not.
+
+
+def on_host(tree: Any) -> Any:
+    """The same numbers as numpy arrays (random keys stay as they are)."""
+    return jax.tree.map(lambda leaf: leaf if _is_key(leaf) else np.asarray(leaf), tree)
+
+
+def on_device(tree: Any) -> Any:
+    """The same numbers as JAX arrays, as a module expects them."""
+    return jax.tree.map(lambda leaf: leaf if _is_key(leaf) else jnp.asarray(leaf), tree)
+
+
+def row(tree: Any, index: int) -> Any:
+    """The numbers at one place of the first axis, as numpy arrays."""
+    return jax.tree.map(lambda leaf: leaf[index], on_host(tree))
+
+
+def stacked(trees: list) -> Any:
+    """Trees of one structure as one tree, with a new first axis, as numpy arrays."""
+
+    def stack(*leaves: Any) -> Any:
+        return jnp.stack(leaves) if _is_key(leaves[0]) else np.stack(leaves)
+
+    return jax.tree.map(stack, *map(on_host, trees))
+
+
+def _is_key(leaf: Any) -> bool:
+    return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 @eqx.filter_jit
