@@ -10,21 +10,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-# Kernels made by LLVM alone compile in two thirds of the time that XLA's own emitters take.
-QUICK = "--xla_cpu_use_fusion_emitters=false"
-
-
-def _is_known(flags: str) -> bool:
-    """Whether this jaxlib takes the flags: one that does not ends the process."""
-    program = [sys.executable, "-c", "import jax; jax.devices('cpu')"]
-    environment = os.environ | {"XLA_FLAGS": flags}
-    return subprocess.run(program, env=environment, capture_output=True, check=False).returncode == 0
-
-
 os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
-# Asked once: the workers take it from the process that starts them.
+# The workers take it from the process that starts them.
 if "XLA_FLAGS" not in os.environ:
-    os.environ["XLA_FLAGS"] = QUICK if _is_known(QUICK) else ""
+    # Kernels made by LLVM alone compile in two thirds of the time that XLA's own emitters take.
+    os.environ["XLA_FLAGS"] = "--xla_cpu_use_fusion_emitters=false"
+    # A flag that another jaxlib does not know would end the process.
+    probe = [sys.executable, "-c", "import jax; jax.devices('cpu')"]
+    if subprocess.run(probe, capture_output=True, check=False).returncode:
+        os.environ["XLA_FLAGS"] = ""
 
 import jax
 import pytest
