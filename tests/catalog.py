@@ -6,6 +6,14 @@ import pytest
 
 import varfilter as vf
 import worlds
+from varfilter.inference import (
+    LearnedStep,
+    LSTMPosterior,
+    MeanNormalized,
+    MLPPosterior,
+    PrecisionWeightedErrors,
+    SRNNResidualPosterior,
+)
 from worlds import KEY
 
 MODELS = {
@@ -58,19 +66,19 @@ def build_inference(name: str, model_name: str) -> vf.AbstractInference:
         case "avf":
             return vf.Iterative(model, num_iterations=2, **small)
         case "avf-errors":
-            signal = vf.PrecisionWeightedErrors()
+            signal = PrecisionWeightedErrors()
             return vf.Iterative(model, signal=signal, encode_observation=True, **small)
         case "gradient-descent":
             return vf.GradientDescent(num_iterations=3, num_samples=2)
         case "generic":
-            return vf.Amortized(vf.MLPPosterior(model, **small))
+            return vf.Amortized(MLPPosterior(model, **small))
         case "recurrent":
-            return vf.Recurrent(vf.LSTMPosterior(model, hidden_size=6, key=KEY))
+            return vf.Recurrent(LSTMPosterior(model, hidden_size=6, key=KEY))
         case "residual":
-            network = vf.SRNNResidualPosterior(model, trunk_size=5, hidden_size=6, key=KEY)
+            network = SRNNResidualPosterior(model, trunk_size=5, hidden_size=6, key=KEY)
             return vf.Amortized(network)
         case "learned-step":
-            return vf.Iterative(model, update=vf.MeanNormalized.of(vf.LearnedStep), **small)
+            return vf.Iterative(model, update=MeanNormalized.of(LearnedStep), **small)
     raise ValueError(name)
 
 

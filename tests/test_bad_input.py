@@ -8,6 +8,7 @@ import pytest
 import varfilter as vf
 from refusals import as_users_run_it, refuses  # noqa: F401
 from varfilter import LinearGaussian, VariationalFilter
+from varfilter.inference import LSTMPosterior, MLPPosterior
 from worlds import KEY, assert_same_bits, deep_markov, linear_gaussian_parameters, observations
 
 # A model of three observed elements and two latent ones, and the plainest filter.
@@ -28,7 +29,7 @@ def iterative(model=NONLINEAR, key=KEY, **options):
 
 
 def mlp(model, **options):
-    return vf.Amortized(vf.MLPPosterior(model, hidden_size=4, key=KEY, **options))
+    return vf.Amortized(MLPPosterior(model, hidden_size=4, key=KEY, **options))
 
 
 def forecast(horizon=2, belief=None, key=KEY, **options):
@@ -183,7 +184,7 @@ FITTING = {
     ),
     "recurrent of another model": (
         lambda: vf.Stream(
-            VariationalFilter(vf.Recurrent(vf.LSTMPosterior(WIDER, hidden_size=4, key=KEY))),
+            VariationalFilter(vf.Recurrent(LSTMPosterior(WIDER, hidden_size=4, key=KEY))),
             NONLINEAR, KEY,
         ),
         TypeError, "`VariationalFilter(Recurrent)`", "`DeepMarkov`",

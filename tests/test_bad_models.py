@@ -9,6 +9,7 @@ from jaxtyping import Array
 
 import varfilter as vf
 from refusals import as_users_run_it, refuses  # noqa: F401
+from varfilter.inference import MLPPosterior
 from worlds import KEY
 
 
@@ -152,7 +153,7 @@ DOORS = {
     "generate": lambda model: vf.generate(model, 3, KEY),
     "Stream": lambda model: vf.Stream(vf.VariationalFilter(vf.Prior()), model, KEY),
     "Iterative": lambda model: vf.Iterative(model, hidden_size=4, key=KEY),
-    "MLPPosterior": lambda model: vf.MLPPosterior(model, hidden_size=4, key=KEY),
+    "MLPPosterior": lambda model: MLPPosterior(model, hidden_size=4, key=KEY),
     "learner": lambda model: vf.EndToEnd(theta=optax.sgd(0.1), phi=None).init(
         model, vf.VariationalFilter(vf.Prior())
     ),

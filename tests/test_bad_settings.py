@@ -10,6 +10,17 @@ import pytest
 import varfilter as vf
 from refusals import as_users_run_it, refuses  # noqa: F401
 from varfilter import LinearGaussian, VariationalFilter
+from varfilter.distributions import PaperDiscretizedNormal
+from varfilter.inference import (
+    Gradients,
+    Highway,
+    LayerNorm,
+    LearnedStep,
+    LSTMPosterior,
+    MeanNormalized,
+    MLPPosterior,
+    PrecisionWeightedErrors,
+)
 from worlds import KEY, assert_same_bits, deep_markov, linear_gaussian_parameters, observations
 
 PARAMETERS = linear_gaussian_parameters(latent=2, size=3)
@@ -27,7 +38,7 @@ def iterative(model=NONLINEAR, key=KEY, **options):
 
 
 def mlp(model):
-    return vf.Amortized(vf.MLPPosterior(model, hidden_size=4, key=KEY))
+    return vf.Amortized(MLPPosterior(model, hidden_size=4, key=KEY))
 
 
 def linear_gaussian(**changes):
@@ -57,20 +68,20 @@ CONSTRUCTORS = {
     "seed": (lambda: iterative(key=3), TypeError, "`key`", "`3`"),
     "network of no model": (lambda: iterative(3), TypeError, "`model`", "`3`"),
     "built update": (
-        lambda: iterative(update=vf.Highway(4, 4, key=KEY)), TypeError, "`update`", "a class",
+        lambda: iterative(update=Highway(4, 4, key=KEY)), TypeError, "`update`", "a class",
     ),
     "update by name": (lambda: iterative(update="highway"), TypeError, "`update`", "'highway'"),
-    "class for signal": (lambda: iterative(signal=vf.Gradients), TypeError, "`signal`", "class"),
+    "class for signal": (lambda: iterative(signal=Gradients), TypeError, "`signal`", "class"),
     "class for normalize": (
-        lambda: iterative(normalize=vf.LayerNorm), TypeError, "`normalize`", "class",
+        lambda: iterative(normalize=LayerNorm), TypeError, "`normalize`", "class",
     ),
     "LearnedStep on errors": (
-        lambda: iterative(update=vf.LearnedStep, signal=vf.PrecisionWeightedErrors()),
+        lambda: iterative(update=LearnedStep, signal=PrecisionWeightedErrors()),
         ValueError, "`update`", "`signal`", "`PrecisionWeightedErrors`", "`update=Highway`",
     ),
     "normalized LearnedStep on errors": (
         lambda: iterative(
-            update=vf.MeanNormalized.of(vf.LearnedStep), signal=vf.PrecisionWeightedErrors()
+            update=MeanNormalized.of(LearnedStep), signal=PrecisionWeightedErrors()
         ),
         ValueError, "`signal=Gradients()`",
     ),
@@ -86,11 +97,11 @@ CONSTRUCTORS = {
         lambda: vf.Recurrent(lambda *inputs: None), TypeError, "`network`", "`init()`",
     ),
     "perceptron without units": (
-        lambda: vf.MLPPosterior(MODEL, hidden_size=0, key=KEY), ValueError, "`hidden_size`",
+        lambda: MLPPosterior(MODEL, hidden_size=0, key=KEY), ValueError, "`hidden_size`",
     ),
-    "perceptron from a seed": (lambda: vf.MLPPosterior(MODEL, key=1), TypeError, "`key`"),
+    "perceptron from a seed": (lambda: MLPPosterior(MODEL, key=1), TypeError, "`key`"),
     "LSTM without units": (
-        lambda: vf.LSTMPosterior(MODEL, hidden_size=0, key=KEY), ValueError, "`hidden_size`",
+        lambda: LSTMPosterior(MODEL, hidden_size=0, key=KEY), ValueError, "`hidden_size`",
     ),
     "model for inference": (
         lambda: VariationalFilter(MODEL), TypeError, "`inference`", "`LinearGaussian`",
@@ -159,7 +170,7 @@ CONSTRUCTORS = {
             lambda kind=kind, width=width: discretized(kind, width=width),
             ValueError, "`width`", "positive", repr(width), "1 / 255",
         )
-        for kind in (vf.DiscretizedNormal, vf.PaperDiscretizedNormal)
+        for kind in (vf.DiscretizedNormal, PaperDiscretizedNormal)
         for width in (0.0, -1.0, float("nan"), float("inf"))
     },
     "levels upside down": (

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import varfilter as vf
+from varfilter.inference import Inferred
 from varfilter.testing import ConformanceError, check_filter, check_inference, check_model
 
 KEY = jax.random.key(11)
@@ -177,7 +178,7 @@ def test_own_observations_are_used():
 class AnotherFamily(vf.Prior):
     def infer(self, model, state, memory, observation, key, *, kl_weight=1.0):
         q = vf.Gaussian.from_normal(model.prior(state))
-        return vf.Inferred(q, memory, jnp.zeros((0,)))
+        return Inferred(q, memory, jnp.zeros((0,)))
 
 
 class GrowingMemory(vf.Prior):
@@ -185,20 +186,20 @@ class GrowingMemory(vf.Prior):
         return jnp.zeros(1)
 
     def infer(self, model, state, memory, observation, key, *, kl_weight=1.0):
-        return vf.Inferred(model.prior(state), jnp.concatenate([memory, memory]), jnp.zeros((0,)))
+        return Inferred(model.prior(state), jnp.concatenate([memory, memory]), jnp.zeros((0,)))
 
 
 class ReadsRaw(vf.Prior):
     def infer(self, model, state, memory, observation, key, *, kl_weight=1.0):
         p = model.prior(state)
-        return vf.Inferred(vf.Normal(p.mean + observation.x, p.log_var), memory, jnp.zeros((0,)))
+        return Inferred(vf.Normal(p.mean + observation.x, p.log_var), memory, jnp.zeros((0,)))
 
 
 class OwnRandomness(vf.Prior):
     def infer(self, model, state, memory, observation, key, *, kl_weight=1.0):
         p = model.prior(state)
         shift = float(np.random.default_rng().normal())
-        return vf.Inferred(vf.Normal(p.mean + shift, p.log_var), memory, jnp.zeros((0,)))
+        return Inferred(vf.Normal(p.mean + shift, p.log_var), memory, jnp.zeros((0,)))
 
 
 class Unlearnable(vf.Prior):
@@ -207,7 +208,7 @@ class Unlearnable(vf.Prior):
     def infer(self, model, state, memory, observation, key, *, kl_weight=1.0):
         p = model.prior(state)
         mean = p.mean + jax.lax.stop_gradient(self.shift)
-        return vf.Inferred(vf.Normal(mean, p.log_var), memory, jnp.zeros((0,)))
+        return Inferred(vf.Normal(mean, p.log_var), memory, jnp.zeros((0,)))
 
 
 class ForgetsRevise(vf.Prior):
@@ -216,7 +217,7 @@ class ForgetsRevise(vf.Prior):
     def infer(self, model, state, memory, observation, key, *, kl_weight=1.0):
         p = model.prior(state)
         record = jax.tree.map(lambda leaf: leaf[None], p)
-        return vf.Inferred(vf.Normal(p.mean + 1.0, p.log_var), memory, jnp.zeros((1,)), record)
+        return Inferred(vf.Normal(p.mean + 1.0, p.log_var), memory, jnp.zeros((1,)), record)
 
     def revise(self, record, observation):
         return record

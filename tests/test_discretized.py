@@ -11,6 +11,7 @@ import scipy.stats
 from numpy.polynomial.hermite_e import hermeval
 
 import varfilter as vf
+from varfilter.distributions import PaperDiscretizedNormal
 from varfilter.distributions.discretized import log_ndtr, log_window_mass
 from worlds import standard_error
 
@@ -226,15 +227,15 @@ def test_the_papers_likelihood_is_its_formula():
     )
     expected = np.log(mass + 1e-6).sum()
     with jax.enable_x64(True):
-        wide = vf.PaperDiscretizedNormal(mean, log_var, width)
+        wide = PaperDiscretizedNormal(mean, log_var, width)
         np.testing.assert_allclose(wide.log_prob(jnp.asarray(x)), expected, rtol=1e-12)
-    narrow = vf.PaperDiscretizedNormal(*(np.float32(v) for v in (mean, log_var)), width)
+    narrow = PaperDiscretizedNormal(*(np.float32(v) for v in (mean, log_var)), width)
     # The plain difference loses a few EPS of a mass above 1e-3, in each of the seven terms.
     np.testing.assert_allclose(narrow.log_prob(jnp.asarray(x, jnp.float32)), expected, atol=2e-3)
 
 
 def test_the_papers_likelihood_has_a_floor():
-    q = vf.PaperDiscretizedNormal(jnp.zeros(2), jnp.zeros(2), 0.01)
+    q = PaperDiscretizedNormal(jnp.zeros(2), jnp.zeros(2), 0.01)
     value, slope = value_and_slope(q, jnp.array([30.0, -1e4]))
     np.testing.assert_allclose(value, 2 * np.log(1e-6), rtol=1e-6)
     np.testing.assert_array_equal(slope.mean, 0.0)  # which is why it cannot learn from outliers

@@ -9,6 +9,7 @@ import scipy.stats
 
 import varfilter as vf
 from varfilter import distributions
+from varfilter.distributions import PaperDiscretizedNormal, Particles
 from worlds import covariance, standard_error
 
 RANDOM = np.random.default_rng(0)
@@ -73,7 +74,7 @@ def test_bernoulli_at_extreme_logits(logit):
 
 
 def test_particles_have_no_density():
-    particles = vf.Particles(jnp.zeros((4, 2)), jnp.zeros(4))
+    particles = Particles(jnp.zeros((4, 2)), jnp.zeros(4))
     with pytest.raises(TypeError, match="no density"):
         particles.log_prob(jnp.zeros(2))
 
@@ -106,7 +107,7 @@ def test_gaussian_with_missing_elements_is_the_marginal(x):
         NORMAL,
         BERNOULLI,
         vf.DiscretizedNormal(MEAN, LOG_VAR, 0.1),
-        vf.PaperDiscretizedNormal(MEAN, LOG_VAR, 0.1),
+        PaperDiscretizedNormal(MEAN, LOG_VAR, 0.1),
     ],
     ids=lambda d: type(d).__name__,
 )
@@ -127,7 +128,7 @@ ALL = [
     GAUSSIAN,
     BERNOULLI,
     vf.DiscretizedNormal(MEAN, LOG_VAR, 0.1, -2.0, 2.0),
-    vf.PaperDiscretizedNormal(MEAN, LOG_VAR, 0.1),
+    PaperDiscretizedNormal(MEAN, LOG_VAR, 0.1),
     vf.Mixture(jax.tree.map(lambda a, b: jnp.stack([a, b]), NORMAL, OTHER_NORMAL), jnp.zeros(2)),
 ]
 
@@ -152,7 +153,7 @@ def test_gradients_are_finite_with_missing_elements(distribution, x):
 
 @pytest.mark.parametrize(
     "distribution",
-    [NORMAL, GAUSSIAN, BERNOULLI, vf.PaperDiscretizedNormal(MEAN, LOG_VAR, 0.1), ALL[-1]],
+    [NORMAL, GAUSSIAN, BERNOULLI, PaperDiscretizedNormal(MEAN, LOG_VAR, 0.1), ALL[-1]],
     ids=lambda d: type(d).__name__,
 )
 def test_samples_have_the_stated_mean_and_variance(distribution):
@@ -271,7 +272,7 @@ def test_particle_moments():
     values, log_weights = random.normal(size=(6, 2)), random.normal(size=6)
     w = np.exp(log_weights) / np.exp(log_weights).sum()
     # An added constant must not matter: particle weights arrive unnormalised.
-    particles = vf.Particles(
+    particles = Particles(
         {"z": jnp.asarray(values, jnp.float32)}, jnp.asarray(log_weights + 50, jnp.float32)
     )
     mean = w @ values
@@ -287,8 +288,8 @@ def test_particle_moments():
 
 def test_effective_sample_size_at_its_two_ends():
     values = jnp.zeros((8, 1))
-    equal = vf.Particles(values, jnp.full(8, -3.0))
-    lonely = vf.Particles(values, jnp.full(8, -jnp.inf).at[3].set(0.0))
+    equal = Particles(values, jnp.full(8, -3.0))
+    lonely = Particles(values, jnp.full(8, -jnp.inf).at[3].set(0.0))
     np.testing.assert_allclose(equal.effective_sample_size, 8.0, rtol=1e-6)
     np.testing.assert_allclose(lonely.effective_sample_size, 1.0, rtol=1e-6)
 

@@ -8,6 +8,17 @@ import optax
 import pytest
 
 import varfilter as vf
+from varfilter.inference import (
+    Gradients,
+    Highway,
+    LayerNorm,
+    LearnedStep,
+    LSTMPosterior,
+    MeanNormalized,
+    MLPPosterior,
+    PrecisionWeightedErrors,
+    SignedLog,
+)
 from varfilter.models.linear_gaussian import kalman_update
 from varfilter.observation import observe
 from worlds import (
@@ -36,16 +47,16 @@ INFERENCES = {
     "Prior": lambda model: vf.Prior(),
     "Exact": lambda model: vf.Exact(),
     "GradientDescent": lambda model: vf.GradientDescent(num_iterations=10, num_samples=4),
-    "Amortized": lambda model: vf.Amortized(vf.MLPPosterior(model, hidden_size=8, key=KEY)),
-    "Recurrent": lambda model: vf.Recurrent(vf.LSTMPosterior(model, hidden_size=8, key=KEY)),
+    "Amortized": lambda model: vf.Amortized(MLPPosterior(model, hidden_size=8, key=KEY)),
+    "Recurrent": lambda model: vf.Recurrent(LSTMPosterior(model, hidden_size=8, key=KEY)),
     "Iterative": lambda model: vf.Iterative(
-        model, hidden_size=8, num_iterations=2, normalize=vf.SignedLog(), key=KEY
+        model, hidden_size=8, num_iterations=2, normalize=SignedLog(), key=KEY
     ),
     "LearnedStep": lambda model: vf.Iterative(
-        model, hidden_size=8, update=vf.LearnedStep, encode_observation=True, key=KEY
+        model, hidden_size=8, update=LearnedStep, encode_observation=True, key=KEY
     ),
     "Errors": lambda model: vf.Iterative(
-        model, hidden_size=8, signal=vf.PrecisionWeightedErrors(), key=KEY
+        model, hidden_size=8, signal=PrecisionWeightedErrors(), key=KEY
     ),
 }
 
@@ -208,7 +219,7 @@ def test_the_signal_is_one_examples_own_gradient():
     """The same in a batch of one or of eight, also where its size matters (`LearnedStep`)."""
     model = deep_markov()
     xs = jnp.asarray(observations(model, 8))
-    inference = vf.Iterative(model, hidden_size=8, num_iterations=2, update=vf.LearnedStep, key=KEY)
+    inference = vf.Iterative(model, hidden_size=8, num_iterations=2, update=LearnedStep, key=KEY)
     keys = jax.random.split(KEY, 8)
     state = model.init(None)
 
@@ -242,8 +253,8 @@ def test_precision_weighted_errors_make_up_the_gradient(x):
     @jax.jit
     @jax.vmap
     def signals(key):
-        gradient, value = vf.Gradients()(*arguments, key, **options)
-        (e_x, e_z), other = vf.PrecisionWeightedErrors()(*arguments, key, **options)
+        gradient, value = Gradients()(*arguments, key, **options)
+        (e_x, e_z), other = PrecisionWeightedErrors()(*arguments, key, **options)
         return gradient.mean, e_x, e_z, value, other
 
     gradient, e_x, e_z, value, other = (
@@ -266,17 +277,17 @@ def test_precision_weighted_errors_make_up_the_gradient(x):
 
 def test_layer_norm_has_zero_mean_and_unit_spread():
     term = jnp.array([3.0, -1.0, 4.0, 1.0, -5.0])
-    normal = vf.LayerNorm()(term)
+    normal = LayerNorm()(term)
     np.testing.assert_allclose(np.mean(normal), 0.0, atol=1e-6)
     np.testing.assert_allclose(np.std(normal, ddof=1), 1.0, rtol=1e-6)
     # Direction only: any positive scale and any shift give the same.
-    np.testing.assert_allclose(vf.LayerNorm()(1e4 * term + 50.0), normal, atol=1e-5)
+    np.testing.assert_allclose(LayerNorm()(1e4 * term + 50.0), normal, atol=1e-5)
 
 
 @pytest.mark.parametrize("size", [1, 3, 10])
 def test_layer_norm_of_a_constant_is_zero(size):
     """Not the rounding of its mean, blown up to order one; and its derivative is finite."""
-    both = jax.jit(lambda term: (vf.LayerNorm()(term), jax.jacobian(vf.LayerNorm())(term)))
+    both = jax.jit(lambda term: (LayerNorm()(term), jax.jacobian(LayerNorm())(term)))
     for value in (0.0, 0.1, -1.6, 1e6, -0.6931472, 3e-30):
         normal, slope = both(jnp.full(size, value, jnp.float32))
         np.testing.assert_array_equal(normal, 0.0)
@@ -285,7 +296,7 @@ def test_layer_norm_of_a_constant_is_zero(size):
 
 def test_signed_log_is_odd_monotone_and_tame():
     term = np.concatenate([-np.logspace(10, -10, 50), [0.0], np.logspace(-10, 10, 50)])
-    value = np.asarray(vf.SignedLog()(jnp.asarray(term, jnp.float32)), float)
+    value = np.asarray(SignedLog()(jnp.asarray(term, jnp.float32)), float)
     np.testing.assert_array_equal(value, -value[::-1])
     assert np.all(np.diff(value) > 0)
     np.testing.assert_allclose(value, np.sign(term) * np.log1p(np.abs(term)), rtol=1e-6)
@@ -293,7 +304,7 @@ def test_signed_log_is_odd_monotone_and_tame():
 
 def test_mean_normalized_posteriors_have_standard_means():
     model = linear_gaussian(latent=4)
-    inference = vf.Iterative(model, hidden_size=8, update=vf.MeanNormalized.of(vf.Highway), key=KEY)
+    inference = vf.Iterative(model, hidden_size=8, update=MeanNormalized.of(Highway), key=KEY)
     _, filtered = vf.run(vf.VariationalFilter(inference), model, observations(model, 5), KEY)
     np.testing.assert_allclose(filtered.posterior.mean.mean(axis=1), 0.0, atol=1e-6)
     np.testing.assert_allclose(np.std(filtered.posterior.mean, axis=1, ddof=1), 1.0, rtol=1e-5)
@@ -316,7 +327,7 @@ def test_another_number_of_iterations_shares_the_weights():
         inference.with_num_iterations(0)
 
 
-@pytest.mark.parametrize("update", [vf.Highway, vf.LearnedStep], ids=["Highway", "LearnedStep"])
+@pytest.mark.parametrize("update", [Highway, LearnedStep], ids=["Highway", "LearnedStep"])
 def test_a_posterior_stays_finite_under_extreme_observations(update):
     """Up to 10^12 standard deviations away: log-variances in their range, means finite."""
     model = deep_markov()

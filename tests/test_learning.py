@@ -9,6 +9,7 @@ import pytest
 
 import varfilter as vf
 import worlds
+from varfilter.inference import MLPPosterior
 from varfilter.learning import step_by_step, time_parallel
 from varfilter.learning.state import Sequences
 
@@ -116,7 +117,7 @@ def test_a_non_finite_gradient_is_skipped_counted_and_never_reaches_the_paramete
     adam = optax.adam(1e-2)
     for learner, inference in (
         (vf.TimeParallel(theta=adam, phi=adam), vf.Iterative(model, hidden_size=5, key=KEY)),
-        (vf.EndToEnd(theta=adam, phi=adam), vf.Amortized(vf.MLPPosterior(model, key=KEY))),
+        (vf.EndToEnd(theta=adam, phi=adam), vf.Amortized(MLPPosterior(model, key=KEY))),
     ):
         learning = tiny_learning(learner, model, inference)
         learning, metrics = learner.update(learning, xs, KEY)
@@ -152,7 +153,7 @@ def test_both_learners_report_the_same_metrics_and_none_holds_fixed():
     assert float(metrics.free_energy) == pytest.approx(parts, rel=1e-5)
     assert float(metrics.free_energies[-1]) == pytest.approx(float(metrics.free_energy), rel=1e-6)
 
-    before = tiny_learning(one_shot, model, vf.Amortized(vf.MLPPosterior(model, key=KEY)))
+    before = tiny_learning(one_shot, model, vf.Amortized(MLPPosterior(model, key=KEY)))
     after, other = one_shot.update(before, xs, KEY)
     worlds.assert_same_bits(after.filter, before.filter)
     assert jax.tree.structure(other) == jax.tree.structure(metrics)
@@ -185,7 +186,7 @@ def test_training_lowers_the_free_energy(kind):
         filter = vf.VariationalFilter(iterative)
     elif kind == "amortized":
         learner = vf.EndToEnd(theta=adam, phi=adam)
-        filter = vf.VariationalFilter(vf.Amortized(vf.MLPPosterior(model, hidden_size=16, key=KEY)))
+        filter = vf.VariationalFilter(vf.Amortized(MLPPosterior(model, hidden_size=16, key=KEY)))
     else:
         learner = vf.EndToEnd(theta=adam, phi=adam)
         filter = vf.ParticleFilter(iterative, 4)

@@ -8,6 +8,7 @@ import optax
 import pytest
 
 import varfilter as vf
+from varfilter.inference import MLPPosterior
 from varfilter.learning import time_parallel
 from varfilter.learning.state import Sequences
 from worlds import (
@@ -52,7 +53,7 @@ def test_end_to_end_gradient_is_the_derivative_of_the_summed_bound(bound):
     with jax.enable_x64(True):
         model = deep_markov(size=3)
         inference = vf.Amortized(
-            vf.MLPPosterior(model, hidden_size=4, num_layers=1, key=jax.random.key(3))
+            MLPPosterior(model, hidden_size=4, num_layers=1, key=jax.random.key(3))
         )
         if bound == "amortized":
             filter = vf.VariationalFilter(inference, num_samples=2)

@@ -13,6 +13,7 @@ import pytest
 import varfilter as vf
 import worlds
 from varfilter.experiments import SRNNSizes, SVGSizes, VRNNSizes, published_model
+from varfilter.inference import SRNNPosterior, SRNNResidualPosterior, SVGPosterior, VRNNPosterior
 from varfilter.observation import observe
 from worlds import KEY
 
@@ -119,22 +120,22 @@ def parts(preset):
     built = {"avf": shapes(vf.Iterative, model, **layers)}
     match preset:
         case "vrnn-timit":
-            built |= {"generative": model, "baseline": shapes(vf.VRNNPosterior, model)}
+            built |= {"generative": model, "baseline": shapes(VRNNPosterior, model)}
         case "srnn-timit":
             built |= {
                 "generative": model,
-                "baseline": shapes(vf.SRNNPosterior, model, hidden_size=512, num_layers=2),
+                "baseline": shapes(SRNNPosterior, model, hidden_size=512, num_layers=2),
                 "avf with x": shapes(vf.Iterative, model, encode_observation=True),
             }
         case "srnn-music":
-            built |= {"generative": model, "baseline": shapes(vf.SRNNPosterior, model)}
+            built |= {"generative": model, "baseline": shapes(SRNNPosterior, model)}
         case "svg-kth":
             built |= {
                 "encoder": model.encoder,
                 "decoder": model.decoder,
                 "prior": (model.prior_lstm, model.prior_head),
                 "predictor": (model.predictor, model.predictor_out),
-                "baseline": shapes(vf.SVGPosterior, model),
+                "baseline": shapes(SVGPosterior, model),
             }
     return built
 
@@ -208,11 +209,11 @@ def test_the_baseline_of_srnn_sees_neither_the_last_latent_nor_the_prior():
     prior, state, observation = problem(model)
     other_prior = vf.Normal(prior.mean + 1.0, prior.log_var)
     other_state = eqx.tree_at(lambda s: s.z, state, state.z + 1.0)
-    plain = vf.SRNNPosterior(model, hidden_size=6, key=KEY)
+    plain = SRNNPosterior(model, hidden_size=6, key=KEY)
     want = plain(prior, state, observation)
     worlds.assert_same_bits(plain(other_prior, other_state, observation), want)
     # The original's sees both: its mean is the prior's, and a correction.
-    residual = vf.SRNNResidualPosterior(model, trunk_size=5, hidden_size=6, key=KEY)
+    residual = SRNNResidualPosterior(model, trunk_size=5, hidden_size=6, key=KEY)
     got = residual(prior, state, observation)
     moved = residual(other_prior, state, observation)
     np.testing.assert_allclose(moved.mean - got.mean, 1.0, atol=1e-6)
@@ -248,7 +249,7 @@ def test_the_models_features_learn_to_serve_the_posterior(build):
 
 def test_a_posterior_of_another_model_is_refused():
     with pytest.raises(TypeError, match=r"must be a `VRNN`.*got `SRNN`.*`MLPPosterior"):
-        vf.VRNNPosterior(worlds.srnn(), key=KEY)
+        VRNNPosterior(worlds.srnn(), key=KEY)
 
 
 @pytest.mark.parametrize("build", [worlds.vrnn, worlds.srnn, worlds.svg, worlds.deep_markov])

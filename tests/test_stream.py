@@ -12,6 +12,7 @@ import pytest
 import varfilter as vf
 from refusals import as_users_run_it, refuses  # noqa: F401
 from varfilter import Stream
+from varfilter.inference import LSTMPosterior
 from worlds import KEY, assert_same_bits, deep_markov, linear_gaussian, observations, with_gaps
 
 MODEL = deep_markov()
@@ -48,7 +49,7 @@ FILTERS = {
     "particles": (particles(), MODEL),
     "recurrent": (
         vf.VariationalFilter(
-            vf.Recurrent(vf.LSTMPosterior(MODEL, hidden_size=4, key=jax.random.key(6)))
+            vf.Recurrent(LSTMPosterior(MODEL, hidden_size=4, key=jax.random.key(6)))
         ),
         MODEL,
     ),

@@ -9,6 +9,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 import varfilter as vf
+from varfilter.inference import MLPPosterior, SRNNPosterior, SVGPosterior, VRNNPosterior
 from varfilter.models import BernoulliImage, VaryingNormalHead
 from varfilter.nn import DCGAN, VGG
 
@@ -101,12 +102,12 @@ def baseline(model: vf.AbstractModel, key=KEY) -> vf.AbstractInference:
     small = {"hidden_size": 6, "key": key}
     match model:
         case vf.VRNN():
-            return vf.Amortized(vf.VRNNPosterior(model, num_layers=1, **small))
+            return vf.Amortized(VRNNPosterior(model, num_layers=1, **small))
         case vf.SRNN():
-            return vf.Amortized(vf.SRNNPosterior(model, num_layers=1, **small))
+            return vf.Amortized(SRNNPosterior(model, num_layers=1, **small))
         case vf.SVG():
-            return vf.Recurrent(vf.SVGPosterior(model, **small))
-    return vf.Amortized(vf.MLPPosterior(model, num_layers=1, **small))
+            return vf.Recurrent(SVGPosterior(model, **small))
+    return vf.Amortized(MLPPosterior(model, num_layers=1, **small))
 
 
 def observations(model: vf.AbstractModel, num_steps: int, seed: int = 3) -> np.ndarray:

@@ -15,8 +15,8 @@ from varfilter.filters.base import AbstractFilter, Carry, Filtered, require_fitt
 from varfilter.model import AbstractModel, State
 from varfilter.observation import Observation
 from varfilter.stream import Stream
-from varfilter.testing.models import half_missing, roll_out
 from varfilter.testing.report import Report, Result
+from varfilter.testing.rollout import half_missing, on_device, on_host, roll_out, row, stacked
 
 PURE_FIX = "Keep all that a step needs in the carry, and draw all randomness from `key`."
 MISSING_FIX = "Fill missing elements before they are embedded, and score observed elements only."
@@ -52,27 +52,27 @@ def check_filter(
         if xs.shape[0] < 2:
             raise ValueError(f"`xs` must have at least 2 steps to be cut; got {xs.shape[0]}.")
     key_data, key = jax.random.split(key)
-    xs = roll_out(model, xs, num_steps, key_data).xs
+    xs = np.asarray(roll_out(model, xs, num_steps, key_data).xs)
     time, half = xs.shape[0], xs.shape[0] // 2
 
-    nothing = jnp.full_like(xs, jnp.nan)
-    padded = jnp.concatenate([xs[:half], jnp.zeros_like(xs[half:])])
-    sequences = jnp.stack([xs, padded, half_missing(xs), nothing])
-    masks = jnp.ones((4, time), bool).at[PADDED, half:].set(False)
-    first = jax.tree.map(lambda leaf: jnp.stack([leaf] * 4), start(filter, model))
-    (beliefs, results), gradient = _run_batch(filter, model, first, sequences, masks, key)
+    padded = np.concatenate([xs[:half], np.zeros_like(xs[half:])])
+    sequences = np.stack([xs, padded, half_missing(xs), np.full_like(xs, np.nan)])
+    masks = np.ones((4, time), bool)
+    masks[PADDED, half:] = False
+    first = stacked([start(filter, model)] * 4)
+    (beliefs, results), gradient = _filtered(filter, model, first, sequences, masks, key)
 
     report.require_finite(
         "finite",
-        (results.bound[WHOLE], _row(beliefs, WHOLE)),
+        (results.bound[WHOLE], row(beliefs, WHOLE)),
         "The bound and the carry must stay finite on the model's own data.",
         "Compute in logarithms; hold variances away from zero.",
     )
-    middle = _check_stream(report, filter, model, xs, key, _row(results, WHOLE))
+    middle = _check_stream(report, filter, model, xs, key, row(results, WHOLE))
     _check_padding(report, (beliefs, results), middle, half)
     _check_chunks(report, filter, model, (beliefs, results), sequences, key)
     _check_missing(report, (beliefs, results))
-    _check_draw(report, filter, model, _row(beliefs, WHOLE), time, key)
+    _check_draw(report, filter, model, row(beliefs, WHOLE), time, key)
     report.require_finite(
         "gradient",
         gradient,
@@ -80,6 +80,19 @@ def check_filter(
         "Look for a square root, logarithm or norm at zero, or a `jnp.where` that hides one.",
     )
     return report.results
+
+
+def _filtered(
+    filter: AbstractFilter,
+    model: AbstractModel,
+    beliefs: Belief,
+    sequences: np.ndarray,
+    masks: np.ndarray,
+    key: PRNGKeyArray,
+) -> tuple[tuple[Belief, Filtered], Any]:
+    """What `_run_batch` says, from and to numpy arrays."""
+    sequences, masks = jnp.asarray(sequences), jnp.asarray(masks)
+    return on_host(_run_batch(filter, model, on_device(beliefs), sequences, masks, key))
 
 
 @eqx.filter_jit
@@ -110,7 +123,7 @@ def _check_stream(
     report: Report,
     filter: AbstractFilter,
     model: AbstractModel,
-    xs: Array,
+    xs: np.ndarray,
     key: PRNGKeyArray,
     whole: Filtered,
 ) -> Belief:
@@ -119,17 +132,17 @@ def _check_stream(
     stream = Stream(_Counting(filter, counter), model, key)
     counted, half = counter.count, xs.shape[0] // 2
     pushed, middle = [], stream.belief
-    for t, x in enumerate(np.asarray(xs)):
+    for t, x in enumerate(xs):
         middle = stream.belief if t == half else middle
         pushed.append(stream.push(x))
     report.require_equal(
         "stream",
-        jax.tree.map(lambda *leaves: jnp.stack(leaves), *pushed),
+        stacked(pushed),
         whole,
         "A stream, alone and step by step, against one run in a batch.",
         f"{PURE_FIX} Write `step` for one sequence.",
     )
-    stream.push(np.asarray(half_missing(xs)[0]))
+    stream.push(half_missing(xs)[0])
     stream.skip()
     report.require(
         "traced-once",
@@ -144,11 +157,11 @@ def _check_stream(
 
 def _check_padding(report: Report, batch: tuple[Belief, Filtered], middle: Belief, half: int):
     beliefs, results = batch
-    scored = jnp.arange(results.bound.shape[1]) < half
+    is_scored = np.arange(results.bound.shape[1]) < half
     report.require_equal(
         "padding",
-        (_row(beliefs, PADDED), results.bound[PADDED]),
-        (middle, jnp.where(scored, results.bound[WHOLE], 0.0)),
+        (row(beliefs, PADDED), results.bound[PADDED]),
+        (middle, np.where(is_scored, results.bound[WHOLE], 0.0)),
         "Padded, with a time mask, against unpadded: a step that does not exist changes nothing.",
         PURE_FIX,
     )
@@ -159,22 +172,23 @@ def _check_chunks(
     filter: AbstractFilter,
     model: AbstractModel,
     batch: tuple[Belief, Filtered],
-    sequences: Array,
+    sequences: np.ndarray,
     key: PRNGKeyArray,
 ) -> None:
     """Filter the second half from the belief that the first half left, beside other rows."""
     beliefs, results = batch
     time, half = sequences.shape[1], sequences.shape[1] // 2
-    start_at = jax.tree.map(lambda leaf: jnp.stack([leaf[PADDED]] * 4), beliefs)
-    rest = jnp.concatenate([sequences[:, half:], jnp.zeros_like(sequences[:, :half])], axis=1)
-    masks = jnp.ones((4, time), bool).at[:, time - half :].set(False)
+    start_at = stacked([row(beliefs, PADDED)] * 4)
+    rest = np.concatenate([sequences[:, half:], np.zeros_like(sequences[:, :half])], axis=1)
+    masks = np.ones((4, time), bool)
+    masks[:, time - half :] = False
     # In the place of the whole sequence stands its second half; the others change as well.
-    (ends, seconds), _ = _run_batch(filter, model, start_at, rest, masks, key)
-    bounds = jnp.concatenate([results.bound[PADDED, :half], seconds.bound[WHOLE, : time - half]])
+    (ends, seconds), _ = _filtered(filter, model, start_at, rest, masks, key)
+    bounds = np.concatenate([results.bound[PADDED, :half], seconds.bound[WHOLE, : time - half]])
     report.require_equal(
         "chunks",
-        (_row(ends, WHOLE), bounds),
-        (_row(beliefs, WHOLE), results.bound[WHOLE]),
+        (row(ends, WHOLE), bounds),
+        (row(beliefs, WHOLE), results.bound[WHOLE]),
         "Two chunks, the second going on from the belief of the first, against one run.",
         PURE_FIX,
     )
@@ -184,18 +198,18 @@ def _check_missing(report: Report, batch: tuple[Belief, Filtered]) -> None:
     beliefs, results = batch
     report.require_finite(
         "missing-some",
-        (_row(beliefs, PARTLY), results.bound[PARTLY]),
+        (row(beliefs, PARTLY), results.bound[PARTLY]),
         "Half of the elements were unobserved (NaN).",
         MISSING_FIX,
     )
     report.require_equal(
         "missing-all-bound",
         results.bound[NOTHING],
-        jnp.zeros_like(results.bound[NOTHING]),
+        np.zeros_like(results.bound[NOTHING]),
         "Without any observation there is nothing to score: log p of nothing is 0.",
         MISSING_FIX,
     )
-    prior, posterior = _row((results.prior, results.posterior), NOTHING)
+    prior, posterior = row((results.prior, results.posterior), NOTHING)
     # Beliefs of one family can be compared; particles and the mixture they came from cannot.
     if jax.tree.structure(prior) == jax.tree.structure(posterior):
         report.require_equal(
@@ -218,7 +232,7 @@ def _check_draw(
     with report.refusals(
         "draw", "A forecast starts from the state that `draw` gives.", "Write `draw`."
     ):
-        state = eqx.filter_jit(filter.draw)(model, belief.carry, key)
+        state = eqx.filter_jit(filter.draw)(model, on_device(belief.carry), key)
     report.require_structure(
         "draw-structure",
         state,
@@ -232,10 +246,6 @@ def _check_draw(
         "The state that `draw` gives must advance.",
         "Return from `draw` the state that the next step would start from.",
     )
-
-
-def _row(tree: Any, index: int) -> Any:
-    return jax.tree.map(lambda leaf: leaf[index], tree)
 
 
 class _Counter:

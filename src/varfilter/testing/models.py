@@ -10,10 +10,18 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from varfilter import distributions
 from varfilter._arguments import require_key
-from varfilter.contracts import observation_shape, require_model, require_observations
-from varfilter.distributions import fill, kl
+from varfilter.contracts import require_model, require_observations
+from varfilter.distributions import kl
 from varfilter.model import AbstractModel, Latent, State
 from varfilter.testing.report import Report, Result, deviation, tolerance
+from varfilter.testing.rollout import (
+    Rollout,
+    half_missing,
+    on_host,
+    roll_out,
+    row,
+    stacked,
+)
 
 PURE = "The library compiles each function once and calls it for every step, sample and sequence."
 PURE_FIX = "Compute from the arguments alone: no global state, no random numbers of your own."
@@ -22,42 +30,6 @@ NAN_FIX = (
     "In `log_prob`, `fill` the missing elements before computing, and sum with"
     " `jnp.where(observed(x), terms, 0.0)`."
 )
-
-
-class Rollout(eqx.Module):
-    """A sequence with its latents, and the model's state before each step; time comes first."""
-
-    xs: Float[Array, "time *event"]
-    zs: Latent
-    states: State
-    last: State
-
-    def at(self, t: int) -> tuple[State, Latent, Float[Array, " *event"]]:
-        """Return (state_t, z_t, x_t)."""
-        return jax.tree.map(lambda leaf: leaf[t], (self.states, self.zs, self.xs))
-
-
-def roll_out(
-    model: AbstractModel,
-    xs: Float[Array, "time *event"] | None,
-    num_steps: int,
-    key: PRNGKeyArray,
-    *,
-    state: State = None,
-) -> Rollout:
-    """Draw z_t ~ prior, and x_t ~ emission where no `xs` are given, from `state` on."""
-    state = model.init(None) if state is None else state
-    if xs is None:
-        nothing = np.full((num_steps, *observation_shape(model)), np.nan)
-        xs = jnp.asarray(nothing, jnp.result_type(float))
-    return _roll_out(model, state, xs, key)
-
-
-def half_missing(xs: Float[Array, "time *event"]) -> Float[Array, "time *event"]:
-    """Make every other element of `xs` NaN, alternating from step to step."""
-    place = np.arange(xs[0].size).reshape(xs.shape[1:])
-    steps = np.arange(xs.shape[0]).reshape((-1,) + (1,) * place.ndim)
-    return jnp.where(jnp.asarray((place[None] + steps) % 2 == 0), xs, jnp.nan)
 
 
 def check_model(
@@ -80,25 +52,13 @@ def check_model(
         xs = require_observations("xs", xs, model)
     _check_shapes(report, model)
     rollout = roll_out(model, xs, num_steps, key)
-    _check_finite(report, model, rollout)
-    _check_pure(report, model, rollout)
-    _check_missing(report, model, rollout)
+    _check_state(report, rollout)
+    answers = _asked(model, rollout)
+    _check_finite(report, answers)
+    _check_pure(report, model, rollout, answers)
+    _check_missing(report, answers)
     _check_gradients(report, model, rollout)
     return report.results
-
-
-@eqx.filter_jit
-def _roll_out(model: AbstractModel, state: State, xs: Array, key: PRNGKeyArray) -> Rollout:
-    def step(state: State, inputs: Any) -> Any:
-        x, t = inputs
-        key_z, key_x = jax.random.split(jax.random.fold_in(key, t))
-        z = distributions.sample(model.prior(state), key_z)
-        # Where an element is missing the model draws it, so that nothing given draws all.
-        x = fill(x, model.emission(state, z).sample(key_x))
-        return model.advance(state, z, model.embed(x)), (x, z, state)
-
-    last, (xs, zs, states) = jax.lax.scan(step, state, (xs, jnp.arange(xs.shape[0])))
-    return Rollout(xs, zs, states, last)
 
 
 def _check_shapes(report: Report, model: AbstractModel) -> None:
@@ -123,7 +83,51 @@ def _check_shapes(report: Report, model: AbstractModel) -> None:
     report.require_structure("emission-sample", x, target, reason, fix)
 
 
-def _check_finite(report: Report, model: AbstractModel, rollout: Rollout) -> None:
+class Answers(eqx.Module):
+    """A model's functions at all steps of a sequence at once; time comes first."""
+
+    log_probs: Any  # of each z_t and of each x_t
+    divergences: Any  # KL(p || p) of each prior, where there is a formula
+    functions: Any  # the four functions of a step
+    embedded: Any  # the features of the observations
+    beside_others: Any  # the same, of which only the first was not exchanged
+    scores: Float[Array, "variants time"]  # log p(x_t | z_t) of observations with elements missing
+
+
+def _functions(model: AbstractModel, state: State, z: Latent, x: Array) -> Any:
+    features = model.embed(x)
+    after = model.advance(state, z, features)
+    return model.prior(state), model.emission(state, z), features, after
+
+
+@eqx.filter_jit
+def _ask(
+    model: AbstractModel,
+    rollout: Rollout,
+    neighbours: Float[Array, "time *event"],
+    variants: Float[Array, "variants time *event"],
+) -> Answers:
+    """All that is asked of a whole sequence: one program, since compiling takes all the time."""
+
+    def score(state: State, z: Latent, x: Array) -> Float[Array, ""]:
+        return distributions.log_prob(model.emission(state, z), x)
+
+    steps = (rollout.states, rollout.zs, rollout.xs)
+    priors = jax.vmap(model.prior)(rollout.states)
+    divergences = None
+    if distributions.has_analytic_kl(priors, priors):
+        divergences = jax.vmap(lambda p: kl(p, p))(priors)
+    return Answers(
+        log_probs=jax.vmap(lambda s, z, x: _log_probs(model, s, z, x))(*steps),
+        divergences=divergences,
+        functions=jax.vmap(lambda s, z, x: _functions(model, s, z, x))(*steps),
+        embedded=jax.vmap(model.embed)(rollout.xs),
+        beside_others=jax.vmap(model.embed)(neighbours),
+        scores=jax.vmap(lambda xs: jax.vmap(score)(rollout.states, rollout.zs, xs))(variants),
+    )
+
+
+def _check_state(report: Report, rollout: Rollout) -> None:
     report.require_finite(
         "state-finite",
         (rollout.states, rollout.last),
@@ -131,76 +135,66 @@ def _check_finite(report: Report, model: AbstractModel, rollout: Rollout) -> Non
         "Bound what `advance` returns, or make the transition contract.",
     )
     report.require_finite("sample-finite", (rollout.zs, rollout.xs), "Own samples.", "See `prior`.")
-    log_probs = jax.vmap(lambda s, z, x: _log_probs(model, s, z, x))(
-        rollout.states, rollout.zs, rollout.xs
-    )
+
+
+def _asked(model: AbstractModel, rollout: Rollout) -> Answers:
+    xs = np.asarray(rollout.xs)
+    others = np.roll(xs, 1, axis=0)
+    neighbours = np.concatenate([xs[:1], others[1:]])
+    odd = half_missing(xs)
+    is_seen = ~np.isnan(odd)
+    missing = np.asarray(np.nan, xs.dtype)
+    even = np.where(is_seen, missing, xs)
+    mixed = [np.where(is_seen, xs, others), np.where(is_seen, others, xs)]
+    variants = np.stack([xs, others, np.full_like(xs, np.nan), odd, even, *mixed])
+    return on_host(_ask(model, rollout, jnp.asarray(neighbours), jnp.asarray(variants)))
+
+
+def _check_finite(report: Report, answers: Answers) -> None:
     report.require_finite(
         "log-prob-finite",
-        log_probs,
+        answers.log_probs,
         "A sequence that the model itself produced must have a finite log-probability.",
         "Clip log-variances and logits (`stabilised`); check the observations' range.",
     )
-    priors = jax.vmap(model.prior)(rollout.states)
-    if distributions.has_analytic_kl(priors, priors):
+    if answers.divergences is not None:
         report.require_equal(
             "kl-self",
-            jax.vmap(lambda p: kl(p, p))(priors),
-            jnp.zeros(rollout.xs.shape[0]),
+            answers.divergences,
+            np.zeros_like(answers.divergences),
             "KL(p || p) is zero: a step that learns nothing must cost nothing.",
             "Check the prior's parameters: is its variance positive and finite?",
         )
 
 
-def _check_pure(report: Report, model: AbstractModel, rollout: Rollout) -> None:
-    def functions(model: AbstractModel, state: State, z: Latent, x: Array) -> Any:
-        features = model.embed(x)
-        after = model.advance(state, z, features)
-        return model.prior(state), model.emission(state, z), features, after
-
+def _check_pure(report: Report, model: AbstractModel, rollout: Rollout, answers: Answers) -> None:
     one = rollout.at(-1)
-    eager = functions(model, *one)
+    eager = _functions(model, *one)
     report.require_equal(
-        "deterministic", functions(model, *one), eager, f"Called twice. {PURE}", PURE_FIX
+        "deterministic", _functions(model, *one), eager, f"Called twice. {PURE}", PURE_FIX
     )
-    compiled = eqx.filter_jit(functions)
+    compiled = eqx.filter_jit(_functions)
     report.require_equal(
         "jit", compiled(model, *one), eager, f"Compiled against not compiled. {PURE}", PURE_FIX
     )
-    each = [compiled(model, *rollout.at(t)) for t in range(rollout.xs.shape[0])]
-    batched = jax.vmap(lambda *step: functions(model, *step))(
-        rollout.states, rollout.zs, rollout.xs
-    )
     report.require_equal(
         "vmap",
-        batched,
-        jax.tree.map(lambda *leaves: jnp.stack(leaves), *each),
+        answers.functions,
+        stacked([compiled(model, *rollout.at(t)) for t in range(rollout.xs.shape[0])]),
         "Steps at once against one by one: each must depend on its own inputs alone.",
         "Write the functions for one step; use no named axes and no callbacks that mix a batch.",
     )
-    neighbours = jnp.roll(rollout.xs, 1, axis=0).at[0].set(rollout.xs[0])
     report.require_equal(
         "embed-alone",
-        jax.tree.map(lambda leaf: leaf[0], jax.vmap(model.embed)(neighbours)),
-        jax.tree.map(lambda leaf: leaf[0], jax.vmap(model.embed)(rollout.xs)),
+        row(answers.beside_others, 0),
+        row(answers.embedded, 0),
         "`embed` sees x_t alone; here its neighbours in the batch were exchanged.",
         "Move what needs other steps to `advance`.",
     )
 
 
-def _check_missing(report: Report, model: AbstractModel, rollout: Rollout) -> None:
-    def score(state: State, z: Latent, x: Array) -> Float[Array, ""]:
-        return distributions.log_prob(model.emission(state, z), x)
-
-    scores = jax.jit(jax.vmap(lambda x: jax.vmap(score)(rollout.states, rollout.zs, x)))
-    xs = rollout.xs
-    others = jnp.roll(xs, 1, axis=0)
-    odd = half_missing(xs)
-    seen = ~jnp.isnan(odd)
-    even = jnp.where(seen, jnp.nan, xs)
-    mixed = jnp.stack([jnp.where(seen, xs, others), jnp.where(seen, others, xs)])
-    nothing = jnp.full(xs.shape, jnp.nan)
-    values = scores(jnp.concatenate([jnp.stack([xs, others, nothing, odd, even]), mixed]))
-    whole, other, none, some, rest, left, right = np.asarray(values)
+def _check_missing(report: Report, answers: Answers) -> None:
+    whole, other, none, some, rest, left, right = answers.scores
     report.require_equal("missing-all", none, np.zeros_like(none), NAN, NAN_FIX)
     report.require_finite("missing-some", (some, rest), NAN, NAN_FIX)
     # Whether the family scores element by element is found, not asked: exchanging elements
@@ -217,18 +211,7 @@ def _check_missing(report: Report, model: AbstractModel, rollout: Rollout) -> No
 
 
 def _check_gradients(report: Report, model: AbstractModel, rollout: Rollout) -> None:
-    @eqx.filter_jit
-    def gradients(model: AbstractModel, zs: Latent, xs: Array) -> Any:
-        def joint(model: AbstractModel) -> Float[Array, ""]:
-            latent, observed = _log_probs_summed(model, zs, rollout.xs, xs)
-            return latent + observed
-
-        def likelihood(zs: Latent) -> Float[Array, ""]:
-            return _log_probs_summed(model, zs, rollout.xs, xs)[1]
-
-        return eqx.filter_grad(joint)(model), jax.grad(likelihood)(zs)
-
-    theta, z = gradients(model, rollout.zs, rollout.xs)
+    theta, z = _gradients(model, rollout.zs, rollout.xs, rollout.xs)
     fix = "Look for a square root, logarithm or norm at zero, or a `jnp.where` that hides one."
     reason = "Learning needs d log p(x, z) / dθ"
     report.require_finite("gradient-theta", theta, f"{reason}.", fix)
@@ -249,7 +232,8 @@ def _check_gradients(report: Report, model: AbstractModel, rollout: Rollout) -> 
         f"{reason}; without it an observation says nothing about the latent.",
         "Use z in `emission` and `advance`, through differentiable functions.",
     )
-    missing = gradients(model, rollout.zs, half_missing(rollout.xs))
+    partly = jnp.asarray(half_missing(np.asarray(rollout.xs)))
+    missing = _gradients(model, rollout.zs, rollout.xs, partly)
     report.require_finite(
         "gradient-missing",
         missing,
@@ -257,6 +241,21 @@ def _check_gradients(report: Report, model: AbstractModel, rollout: Rollout) -> 
         " of a `jnp.where` that is not taken is still computed.",
         NAN_FIX,
     )
+
+
+@eqx.filter_jit
+def _gradients(model: AbstractModel, zs: Latent, filled: Array, xs: Array) -> tuple[Any, Latent]:
+    """(d log p(xs, zs) / dθ, d log p(xs | zs) / dz), by one pass back through the recurrence."""
+    parameters, static = eqx.partition(model, eqx.is_inexact_array)
+
+    def log_probs(parameters: Any, zs: Latent) -> tuple[Array, Array]:
+        return _log_probs_summed(eqx.combine(parameters, static), zs, filled, xs)
+
+    (latent, observed), pull = jax.vjp(log_probs, parameters, zs)
+    # In the first row both count, which is the joint; in the second the likelihood alone.
+    weights = jnp.asarray([1, 0], latent.dtype), jnp.asarray([1, 1], observed.dtype)
+    theta, z = jax.vmap(pull)(weights)
+    return jax.tree.map(lambda leaf: leaf[0], theta), jax.tree.map(lambda leaf: leaf[1], z)
 
 
 def _log_probs_summed(

@@ -1,0 +1,21 @@
+"""Runs a Python file as its reader would, with warnings of our own code as errors.
+
+    python tests/script.py FILE WORDS...
+
+What others announce for their next releases (deprecations) stays a warning, and so does all that
+is said in other people's modules: Python's own `-W` cannot tell whose module it is.
+"""
+
+import runpy
+import sys
+import warnings
+
+OURS = r"(varfilter|__main__)(\.|$)"
+ANNOUNCED = (DeprecationWarning, PendingDeprecationWarning, FutureWarning)
+
+if __name__ == "__main__":
+    warnings.filterwarnings("error", module=OURS)
+    for category in ANNOUNCED:
+        warnings.filterwarnings("default", category=category)
+    del sys.argv[0]
+    runpy.run_path(sys.argv[0], run_name="__main__")
