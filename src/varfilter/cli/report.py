@@ -41,7 +41,7 @@ class Report:
     def __call__(self) -> int:
         """Run; returns the exit code."""
         with refusals() as refused:
-            from varfilter.experiments import Run
+            from varfilter.runs import Run
             from varfilter.report import report
 
             if not self.runs:

@@ -63,6 +63,18 @@ def most_surprising(sequence: InspectedSequence, count: int = 3) -> list[dict[st
     ]
 
 
+def caption(sequence: InspectedSequence, text: str) -> str:
+    """What a figure of a sequence shows; `text` is what such figures show in that medium."""
+    first, last = sequence.first, sequence.first + len(sequence.xs) - 1
+    if sequence.reconstruction is None:
+        text += " This filter has no single reconstruction."
+    marked = ", ".join(str(each["step"]) for each in most_surprising(sequence))
+    return (
+        f"{sequence.name}: steps {first} to {last} of {sequence.num_steps}. {text} Marked: the most"
+        f" surprising steps, {marked}."
+    )
+
+
 def drawn_rows(sequence: InspectedSequence) -> dict[str, np.ndarray]:
     """The data and what the filter made of them, by the title of the panel."""
     rows = {"data": sequence.xs, "prediction": sequence.mean}

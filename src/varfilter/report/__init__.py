@@ -1,6 +1,6 @@
-"""Reports: what runs have learned, as a page to look at and numbers to go on with."""
+"""Reports: what runs have learned, as a page to look at and numbers to compute with."""
 
-from varfilter.report.report import report
-from varfilter.report.reproduce import reproduce
+from varfilter.report.page import report
+from varfilter.report.reproduction import reproduce
 
 __all__ = ["report", "reproduce"]

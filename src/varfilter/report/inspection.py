@@ -1,6 +1,13 @@
-"""A close look at some sequences: what was predicted before each step, and inferred after it."""
+"""A close look at some sequences: predictions, inferences, surprise; and their calibration.
 
-from typing import Any, NamedTuple
+Predictions are right where they mean what they say. Numeric values: the rank u of x among draws
+of its prediction is uniform on (0, 1) if the predictions are right; the central interval of level
+c then holds x, |2u - 1| <= c, as often as c. Values of 0 and 1: of the steps where p was
+predicted, a part p should be 1.
+"""
+
+from collections.abc import Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -9,46 +16,24 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from varfilter import distributions
-from varfilter.data.dataset import Dataset, Family
+from varfilter.data.dataset import Dataset
 from varfilter.filtering import Belief, scan_steps, start
 from varfilter.filters import AbstractFilter, VariationalFilter
 from varfilter.filters.base import Carry
+from varfilter.media import Inspection
 from varfilter.model import AbstractModel
+from varfilter.plots.sequences import InspectedSequence
 
-# The band of the predictions that is drawn.
+# The quantiles of a prediction between which its band is drawn.
 LOW, HIGH = 0.05, 0.95
 # What is folded into the key for the draws of predictions: a number that no sequence has.
 DRAWS = 0xFFFFFFFF
+# The levels of the intervals whose coverage is counted.
+NOMINAL = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
+NUM_BINS = 10
 
 
-class Looked(NamedTuple):
-    """The scored steps of a sequence, in the model's units; time is the first axis of each.
-
-    - `mean`, `low`, `high`: of the prediction p(x_t | x_<t, z_<t), the 5% and the 95% quantile.
-    - `ranks`: of x_t among draws of its prediction, from 0 to 1, with ties broken at random:
-      uniform if the predictions are right (the randomised probability integral transform).
-      NaN where x_t is missing.
-    - `reconstruction`: the mean of p(x_t | z_t) for the z_t ~ q_t that is passed on; None for
-      filters that have no single q.
-    - `surprise`: minus the bound, in nats.
-
-    `first` is the number of the first of these steps (0 is conditioned on, not scored), and
-    `num_steps` of the last that the whole sequence has.
-    """
-
-    name: str
-    first: int
-    num_steps: int
-    xs: np.ndarray
-    mean: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-    ranks: np.ndarray
-    reconstruction: np.ndarray | None
-    surprise: np.ndarray
-
-
-def look(
+def inspect_sequences(
     filter: AbstractFilter,
     model: AbstractModel,
     dataset: Dataset,
@@ -56,19 +41,18 @@ def look(
     numbers: np.ndarray,
     *,
     split: str,
-    most_steps: int,
-    num_samples: int,
-) -> list[Looked]:
-    """The first `most_steps` scored steps of some sequences, one after another.
+    inspection: Inspection,
+) -> list[InspectedSequence]:
+    """Filter the sequences of a split with these numbers, each up to `inspection.num_steps`.
 
     The filter draws as in `evaluate` with the same key: the surprises are the same.
     """
-    names = names_of(dataset, split)
+    names = dataset.sequence_names(split)
     ragged = dataset.split(split)
     widths = jnp.broadcast_to(_half_widths(dataset), dataset.observation_shape)
     longest = int(np.max(ragged.lengths[numbers])) // dataset.rows_per_step - 1
     # Rounded up: few lengths, few programs.
-    most_steps = min(most_steps, 8 * -(-longest // 8))
+    most_steps = min(inspection.num_steps, 8 * -(-longest // 8))
     rows = (most_steps + 1) * dataset.rows_per_step
     found = []
     for number in map(int, numbers):
@@ -80,43 +64,91 @@ def look(
             jax.random.fold_in(key, number),
             jax.random.fold_in(jax.random.fold_in(key, DRAWS), number),
         )
-        told = _looked(filter, model, padded, keys, widths, num_samples)
+        inspected = _looked(filter, model, padded, keys, widths, inspection.num_samples)
         parts: list[Any] = [
-            None if part is None else np.asarray(part)[: len(xs) - 1] for part in told
+            None if part is None else np.asarray(part)[: len(xs) - 1] for part in inspected
         ]
         num_steps = len(ragged[number]) // dataset.rows_per_step - 1
-        found.append(Looked(names[number], 1, num_steps, xs[1:], *parts))
+        found.append(InspectedSequence(names[number], 1, num_steps, xs[1:], *parts))
     return found
 
 
-def loudest_window(looked: Looked, num_steps: int) -> Looked:
-    """The `num_steps` neighbouring steps with the largest squares: speech begins with silence."""
-    loudness = np.nansum(np.square(looked.xs.reshape(len(looked.xs), -1)), axis=1)
-    sums = np.convolve(loudness, np.ones(min(num_steps, len(loudness))), "valid")
-    begin = int(np.argmax(sums))
-    window = slice(begin, begin + num_steps)
-    cut: list[Any] = [part if part is None else part[window] for part in looked[3:]]
-    return Looked(looked.name, looked.first + begin, looked.num_steps, *cut)
+def calibration(dataset: Dataset, inspected: Sequence[InspectedSequence]) -> list[dict[str, Any]]:
+    """The calibration of each column of a table, else of all elements together, as plain JSON."""
+    if not dataset.columns:
+        return [_calibration_of(None, *_values(inspected), is_binary=dataset.is_binary)]
+    families = dataset.families * (len(dataset.columns) // len(dataset.families))
+    return [
+        _calibration_of(column, *_values(inspected, i), is_binary=family.is_binary)
+        for i, (column, family) in enumerate(zip(dataset.columns, families, strict=True))
+    ]
 
 
-def most_surprising(looked: Looked, count: int = 3) -> list[dict[str, Any]]:
-    """The steps with the highest surprise, in their order."""
-    steps = np.sort(np.argsort(-looked.surprise, kind="stable")[:count])
-    return [{"step": looked.first + int(t), "surprise": float(looked.surprise[t])} for t in steps]
+def coverage(ranks: np.ndarray) -> list[float]:
+    """The share of the values that lies in the central interval of each nominal level."""
+    return [float(np.mean(np.abs(2 * ranks - 1) <= level)) for level in NOMINAL]
 
 
-def names_of(dataset: Dataset, split: str) -> tuple[str, ...]:
-    """Of the sequences; those that have none are numbered."""
-    count = len(dataset.split(split))
-    return dataset.names.get(split) or tuple(f"sequence {i}" for i in range(count))
+def reliability(probabilities: np.ndarray, ones: np.ndarray) -> dict[str, list[float]]:
+    """The mean prediction and the frequency of ones, by bins of the predicted probability.
+
+    Bins in which there is nothing are left out; `counts` says how many values the others hold.
+    """
+    bins = np.minimum((probabilities * NUM_BINS).astype(int), NUM_BINS - 1)
+    counts = np.bincount(bins, minlength=NUM_BINS)
+    filled = counts > 0
+    predicted = np.bincount(bins, probabilities, NUM_BINS)[filled] / counts[filled]
+    observed = np.bincount(bins, ones, NUM_BINS)[filled] / counts[filled]
+    return {
+        "predicted": predicted.tolist(),
+        "observed": observed.tolist(),
+        "counts": counts[filled].tolist(),
+    }
 
 
-def _half_widths(dataset: Dataset) -> Any:
+def _calibration_of(
+    column: str | None, ranks: np.ndarray, means: np.ndarray, xs: np.ndarray, *, is_binary: bool
+) -> dict[str, Any]:
+    seen = ~np.isnan(xs)
+    head = {"column": column, "num_values": int(seen.sum())}
+    if is_binary:
+        found = reliability(means[seen].astype(np.float64), xs[seen].astype(np.float64))
+        distance = np.abs(np.subtract(found["predicted"], found["observed"]))
+        # The mean distance of the two, each bin weighed by what is in it.
+        error = float(np.average(distance, weights=found["counts"])) if seen.any() else None
+        return {**head, "kind": "binary", **found, "error": error}
+    ranks = ranks[seen]
+    observed = coverage(ranks) if seen.any() else [None] * len(NOMINAL)
+    counts = np.histogram(ranks, NUM_BINS, (0.0, 1.0))[0]
+    return {
+        **head,
+        "kind": "numeric",
+        "nominal": list(NOMINAL),
+        "observed": observed,
+        "ranks": counts.tolist(),
+    }
+
+
+def _values(
+    inspected: Sequence[InspectedSequence], column: int | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The ranks, predicted means and values of all steps, of a column or of all elements."""
+
+    def joined(arrays: list[np.ndarray]) -> np.ndarray:
+        return np.concatenate([(a if column is None else a[:, column]).ravel() for a in arrays])
+
+    return (
+        joined([each.ranks for each in inspected]),
+        joined([each.mean for each in inspected]),
+        joined([each.xs for each in inspected]),
+    )
+
+
+def _half_widths(dataset: Dataset) -> Array:
     """Half the distance of two levels, by element: values that are nearer are the same."""
-    families = dataset.family
-    if isinstance(families, Family):
-        return jnp.asarray((families.width or 0.0) / 2, jnp.result_type(float))
-    return jnp.asarray([(f.width or 0.0) / 2 for f in families], jnp.result_type(float))
+    widths = [(family.width or 0.0) / 2 for family in dataset.families]
+    is_by_column = isinstance(dataset.family, tuple)
+    return jnp.asarray(widths if is_by_column else widths[0], jnp.result_type(float))
 
 
 @eqx.filter_jit

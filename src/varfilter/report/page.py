@@ -1,60 +1,124 @@
-"""The page of a report: what its findings say, in words, tables and pictures."""
+"""A report on one run or several: a page, and beside it all of its numbers."""
 
 import html
+import json
+import math
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-from varfilter.media import sequences as media
+from varfilter.data.dataset import SPLITS
 from varfilter.plots import curves
-from varfilter.plots import page as _page
-from varfilter.plots.style import both_widths
-from varfilter.report.summary import Findings
+from varfilter.plots.page import both_widths, cards, document, facts, table
+from varfilter.plots.sequences import caption
+from varfilter.plots.style import count
+from varfilter.report.summary import RunSummary, labels, summarize
+from varfilter.runs import Run
+from varfilter.runs.run import write_whole
 
 ABOUT_RESULTS = (
     "Nats per scored step, lower is better; the first step of a sequence is conditioned on and not"
     " scored. “Equal sequences” gives every sequence the same weight, as the paper's tables do, and"
-    " compares with the paper's number corrected to the steps that were scored; “equal steps” gives"
-    " every step the same weight; “divided by T” takes all T steps for the T-1 scored ones, as the"
-    " released evaluation did, and compares with the number as printed. The standard error is over"
-    " sequences, not seeds."
+    " is what the naive reference compares with; “equal steps” gives every step the same weight;"
+    " “divided by T” takes all T steps for the T-1 scored ones, as the released evaluation did."
+    " The standard error is over sequences, not seeds."
+)
+ABOUT_PAPER = (
+    "The paper's number as printed compares with “divided by T”; corrected to the steps that were"
+    " scored, it compares with “equal sequences”."
 )
 
 
-def render(found: Sequence[Findings], *, split: str, seed: int) -> str:
-    """The whole page."""
+def report(runs: Sequence[Run], out: Path, *, split: str = "test", seed: int = 0) -> Path:
+    """Write one self-contained page on the runs to `out`, and its numbers to a .json beside it."""
+    if not runs:
+        raise ValueError("`runs` must have at least one run; got none.")
+    if split not in SPLITS:
+        raise ValueError(f"`split` must be one of {', '.join(SPLITS)}; got {split!r}.")
+    if not 0 <= seed < 2**32:
+        raise ValueError(f"`seed` must lie in [0, 2^32); got {seed}.")
+    out = require_page(out)
+    found = [
+        summarize(run, label, split=split, seed=seed)
+        for run, label in zip(runs, labels(runs), strict=True)
+    ]
+    numbers = {"split": split, "seed": seed, "runs": [each.numbers for each in found]}
+    write_page(out, render(found, split=split, seed=seed), numbers)
+    return out
+
+
+def require_page(out: Path) -> Path:
+    """Refuse a path that no page can be written to, before minutes are spent on making one."""
+    out = Path(out).expanduser()
+    if out.suffix.lower() not in (".html", ".htm"):
+        raise ValueError(f"`out` must end in .html; got {str(out)!r}.")
+    if not out.parent.is_dir():
+        raise FileNotFoundError(
+            f"`out` is {str(out)!r}: there is no folder {out.parent} to write it to. Make it first."
+        )
+    return out
+
+
+def write_page(out: Path, page: str, numbers: dict[str, Any]) -> None:
+    """Write a page, and its numbers to a .json of the same name."""
+    write_whole(out.with_suffix(".json"), json.dumps(_finite(numbers), indent=1, allow_nan=False))
+    write_whole(out, page)
+
+
+def render(found: Sequence[RunSummary], *, split: str, seed: int) -> str:
+    """The HTML of the whole page."""
     names = " and ".join(dict.fromkeys(each.label for each in found))
     lead = f"Scores on the {split} part; drawn with seed {seed}."
     parts = [
         f"<h1>{html.escape(names if len(found) < 3 else f'{len(found)} runs')}</h1>",
         f'<p class="lead">{html.escape(lead)}</p>',
-        _page.cards(_cards(found, split)),
-        _page.facts(_summary(found[0].numbers)) if len(found) == 1 else "",
+        cards(_cards(found, split)),
+        facts(_facts(found[0].numbers)) if len(found) == 1 else "",
         "<h2>Results</h2>",
-        results_table([each.numbers for each in found]),
-        f'<p class="note">{html.escape(ABOUT_RESULTS)}</p>',
+        *_results([each.numbers for each in found]),
         *_learning(found),
         *_inference(found),
     ]
     for each in found:
-        parts += _one(each, split, is_alone=len(found) == 1)
-    return _page.document(f"varfilter report: {names}", "\n".join(parts))
+        parts += _one_run(each, split, is_alone=len(found) == 1)
+    return document(f"varfilter report: {names}", "\n".join(parts))
 
 
-def results_table(numbers: Sequence[dict[str, Any]]) -> str:
-    """A row for each run, beside the paper's numbers."""
-    head = ["run", "equal sequences", "standard error", "paper, corrected", "divided by T",
-            "paper, printed", "equal steps", "prediction error (RMS)"]  # fmt: skip
-    return _page.table(head, [results_row(each) for each in numbers])
+def nats(value: float | int | None) -> str:
+    """A score with as many digits as mean something."""
+    if value is None:
+        return ""
+    return f"{value:,.1f}" if abs(value) >= 1000 else f"{value:.3f}"
 
 
-def results_row(numbers: dict[str, Any]) -> list[str]:
-    """The cells of a run."""
+def printed(value: float | int | None) -> str:
+    """A number of the paper's, with the digits that it has there."""
+    return "" if value is None else f"{value:,}"
+
+
+def _results(numbers: Sequence[dict[str, Any]]) -> list[str]:
+    """A table with a row for each run, beside its naive reference and the paper's numbers."""
+    has_paper = any(each["results"]["published"] for each in numbers)
+    head = ["run", "equal sequences", "standard error", "naive reference", "paper, corrected",
+            "divided by T", "paper, printed", "equal steps",
+            "prediction error (RMS)"]  # fmt: skip
+    rows = [_results_row(each) for each in numbers]
+    kept = [i for i, name in enumerate(head) if has_paper or not name.startswith("paper")]
+    shown = table([head[i] for i in kept], [[row[i] for i in kept] for row in rows])
+    references = dict.fromkeys(each["results"]["reference"]["what"] for each in numbers)
+    about = [ABOUT_RESULTS, *([ABOUT_PAPER] if has_paper else [])]
+    about.append(f"The naive reference predicts {'; or '.join(references)}.")
+    return [shown, f'<p class="note">{html.escape(" ".join(about))}</p>']
+
+
+def _results_row(numbers: dict[str, Any]) -> list[str]:
     results, published = numbers["results"], numbers["results"]["published"] or {}
     return [
         numbers["label"],
         nats(results["nats"]),
         nats(results["standard_error"]),
+        nats(results["reference"]["nats"]),
         printed(published.get("corrected")),
         nats(results["nats_as_published"]),
         printed(published.get("nats")),
@@ -63,42 +127,41 @@ def results_row(numbers: dict[str, Any]) -> list[str]:
     ]
 
 
-def nats(value: float | int | None) -> str:
-    """With as many digits as mean something."""
-    if value is None:
-        return ""
-    return f"{value:,.1f}" if abs(value) >= 1000 else f"{value:.3f}"
-
-
-def printed(value: float | int | None) -> str:
-    """As the paper has it."""
-    return "" if value is None else f"{value:,}"
-
-
-def _cards(found: Sequence[Findings], split: str) -> list[tuple[str, str]]:
+def _cards(found: Sequence[RunSummary], split: str) -> list[tuple[str, str]]:
+    """The numbers that matter most; of several runs on the same data, those of the best."""
+    if len({each.numbers["data"]["sha256"] for each in found}) > 1:
+        return []
+    best = min(found, key=lambda each: each.numbers["results"]["nats"])
+    results = best.numbers["results"]
     if len(found) > 1:
-        best = min(found, key=lambda each: each.numbers["results"]["nats"])
-        is_one = len({each.numbers["data"]["sha256"] for each in found}) == 1
-        shown = [(nats(best.numbers["results"]["nats"]), f"nats per step, {split}: {best.label}")]
-        return shown if is_one else []
-    (only,) = found
-    results = only.numbers["results"]
+        score = nats(results["nats"]), f"nats per step, {split}: {best.label}"
+        return [score, _reference_card(results)]
     error, digits = results["standard_error"], 1 if abs(results["nats"]) >= 1000 else 3
-    cards = [
+    shown = [
         (
             nats(results["nats"]) + ("" if error is None else f" ± {error:.{digits}f}"),
-            f"nats per step on {split}, {results['num_sequences']:,} sequences",
+            f"nats per step on {split}, {count(results['num_sequences'], 'sequence')}",
         ),
-        (nats(only.numbers["best_valid"]), "nats per step on valid, at the best checkpoint"),
+        _reference_card(results),
+        (nats(best.numbers["best_valid"]), "nats per step on valid, at the best checkpoint"),
     ]
     by_iteration = results["nats_by_iteration"]
     if len(by_iteration) > 1:
         gain = curves.improvement(by_iteration)[-1]
-        cards.append((f"{-gain:+.1f}%", "free energy, by inference from the prior"))
-    return cards
+        shown.append((f"{-gain:+.1f}%", "free energy, by inference from the prior"))
+    return shown
 
 
-def _learning(found: Sequence[Findings]) -> list[str]:
+def _reference_card(results: dict[str, Any]) -> tuple[str, str]:
+    """How far the model is below the naive reference, or that it is not."""
+    reference = results["reference"]
+    difference = results["nats"] - reference["nats"]
+    verdict = "better than" if difference < 0 else "NO BETTER than"
+    text = f"nats per step: {verdict} the naive reference ({nats(reference['nats'])})"
+    return ("+" if difference >= 0 else "") + nats(difference), text
+
+
+def _learning(found: Sequence[RunSummary]) -> list[str]:
     parts = ["<h2>Learning curves</h2>"]
     for name, group in _by_data(found):
         lines = {each.label: each.numbers["metrics"] for each in group}
@@ -114,7 +177,7 @@ def _learning(found: Sequence[Findings]) -> list[str]:
     return parts
 
 
-def _inference(found: Sequence[Findings]) -> list[str]:
+def _inference(found: Sequence[RunSummary]) -> list[str]:
     parts = []
     for name, group in _by_data(found):
         values = {each.label: each.numbers["results"]["nats_by_iteration"] for each in group}
@@ -128,44 +191,46 @@ def _inference(found: Sequence[Findings]) -> list[str]:
         rows = [
             [label, *map(nats, each), *[""] * (most - len(each))] for label, each in values.items()
         ]
-        parts.append(_page.table(head, rows))
+        parts.append(table(head, rows))
     return ["<h2>Free energy by inference iteration</h2>", *parts] if parts else []
 
 
-def _one(found: Findings, split: str, *, is_alone: bool) -> list[str]:
+def _one_run(found: RunSummary, split: str, *, is_alone: bool) -> list[str]:
     """The pictures, the calibration, the sequences and the settings of a run."""
     numbers, deeper = found.numbers, "h2" if is_alone else "h3"
     parts = []
     if not is_alone:
-        parts = [f"<h2>{html.escape(found.label)}</h2>", _page.facts(_summary(numbers))]
-    is_table = found.medium == "table"
-    heading = "Data and predictions" if is_table else "Data, predictions, reconstructions"
+        parts = [f"<h2>{html.escape(found.label)}</h2>", facts(_facts(numbers))]
+    has_reconstructions = found.medium.has_reconstructions
+    heading = (
+        "Data, predictions, reconstructions" if has_reconstructions else "Data and predictions"
+    )
     parts.append(f"<{deeper}>{heading}</{deeper}>")
     for drawn in found.drawn:
-        paint = partial(media.sequence_picture, found.medium, found.dataset, drawn)
-        parts.append(both_widths(paint, media.caption(found.medium, drawn)))
+        paint = partial(found.medium.draw_sequence, found.dataset, drawn)
+        parts.append(both_widths(paint, caption(drawn, found.medium.caption)))
     parts += [f"<{deeper}>Calibration</{deeper}>", *_calibration(numbers)]
     ranked = numbers["sequences"]
     parts.append(f"<{deeper}>Best and worst sequences</{deeper}>")
     for which in ("best", "worst"):
         rows = [[each["name"], f"{each['steps']:,}", nats(each["nats"])] for each in ranked[which]]
-        parts.append(_page.table([which, "steps", "nats per step"], rows))
+        parts.append(table([which, "steps", "nats per step"], rows))
     parts.append(
         f'<p class="note">Of the {ranked["of"]:,} sequences of {split} with two steps or more.</p>'
     )
-    parts += [f"<{deeper}>Settings</{deeper}>", _page.facts(_settings_of(numbers))]
+    parts += [f"<{deeper}>Settings</{deeper}>", facts(_all_settings(numbers))]
     return parts
 
 
 def _calibration(numbers: dict[str, Any]) -> list[str]:
     parts = numbers["calibration"]
     if not any(part["num_values"] for part in parts):
-        return ["<p>Nothing was observed in the sequences that were looked at.</p>"]
-    looked = numbers["looked_at"]
-    steps = sum(each["num_steps"] for each in looked)
+        return ["<p>Nothing was observed in the sequences that were inspected.</p>"]
+    inspected = numbers["inspected"]
+    steps = sum(each["num_steps"] for each in inspected)
     text = (
         f"Of one-step predictions, {numbers['num_samples']} draws each, over {steps:,} steps of"
-        f" {len(looked)} sequences; on the dashed line, predictions mean what they say."
+        f" {count(len(inspected), 'sequence')}; on the dashed line, predictions mean what they say."
     )
     found = [both_widths(partial(curves.calibration_curves, parts), text)]
     numeric = [part for part in parts if part["kind"] == "numeric" and part["num_values"]]
@@ -175,21 +240,21 @@ def _calibration(numbers: dict[str, Any]) -> list[str]:
             [part["column"] or "all values", *(f"{part['observed'][i]:.1%}" for i in places)]
             for part in numeric
         ]
-        found.append(_page.table(["intervals", "of 50%", "of 90%"], rows))
+        found.append(table(["intervals", "of 50%", "of 90%"], rows))
     binary = [part for part in parts if part["kind"] == "binary" and part["num_values"]]
     if binary:
         rows = [
             [part["column"] or "all values", f"{part['num_values']:,}", f"{part['error']:.4f}"]
             for part in binary
         ]
-        found.append(_page.table(["probabilities", "values", "mean distance"], rows))
+        found.append(table(["probabilities", "values", "mean distance"], rows))
     return found
 
 
-def _summary(numbers: dict[str, Any]) -> list[tuple[str, str]]:
+def _facts(numbers: dict[str, Any]) -> list[tuple[str, str]]:
     """What was run, on what, where, and how to do it again; the second of each pair is HTML."""
     data, parameters = numbers["data"], numbers["num_parameters"]
-    sequences = ", ".join(f"{count:,} {split}" for split, count in data["sequences"].items())
+    sequences = ", ".join(f"{number:,} {split}" for split, number in data["sequences"].items())
     shape = " by ".join(map(str, numbers["observation_shape"])) or "one number"
     pairs = [
         ("experiment", numbers["experiment"]["name"]),
@@ -210,7 +275,7 @@ def _summary(numbers: dict[str, Any]) -> list[tuple[str, str]]:
     return [*shown, ("command", f"<code>{html.escape(numbers['command'])}</code>")]
 
 
-def _settings_of(numbers: dict[str, Any]) -> list[tuple[str, str]]:
+def _all_settings(numbers: dict[str, Any]) -> list[tuple[str, str]]:
     names = ("model", "filter", "optimizer", "schedule")
     return [(name, html.escape(_settings(numbers["experiment"][name]))) for name in names]
 
@@ -225,9 +290,18 @@ def _settings(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _by_data(found: Sequence[Findings]) -> list[tuple[str, list[Findings]]]:
+def _by_data(found: Sequence[RunSummary]) -> list[tuple[str, list[RunSummary]]]:
     """Runs on the same numbers, together: others have other scales."""
-    groups: dict[str, list[Findings]] = {}
+    groups: dict[str, list[RunSummary]] = {}
     for each in found:
         groups.setdefault(each.numbers["data"]["sha256"], []).append(each)
     return [(group[0].numbers["data"]["name"], group) for group in groups.values()]
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no NaN and no infinity: they are null."""
+    if isinstance(value, dict):
+        return {name: _finite(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -4,116 +4,79 @@ import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
 import numpy as np
 
-from varfilter.data.dataset import Dataset, Family
-from varfilter.distributions import Bernoulli
-from varfilter.experiments import EXPERIMENTS, Run, Source
+from varfilter.data.dataset import Dataset
 from varfilter.experiments.experiment import as_json, differences
-from varfilter.experiments.models import TableSizes
-from varfilter.experiments.tables import table_experiment
+from varfilter.experiments.paper import EXPERIMENTS, TEMPLATES, own_experiment
 from varfilter.filters import AbstractFilter
+from varfilter.media import AbstractMedium
 from varfilter.model import AbstractModel
-from varfilter.outputs import Medium, medium
-from varfilter.report.calibration import calibration
-from varfilter.report.inspection import Looked, look, loudest_window, most_surprising, names_of
+from varfilter.plots.sequences import InspectedSequence, most_surprising
+from varfilter.report.inspection import calibration, inspect_sequences
+from varfilter.runs import Run
 from varfilter.runs.training import summary
 from varfilter.training.evaluation import Evaluation, HeldOut
 
 # Numbers of a batch that is scored at once: 64 MiB, several times as much while it is filtered.
 BATCH = 1 << 24
 NUM_RANKED = 5
-# Half a second of speech, as the windows of the paper.
-SOUND_STEPS = 40
-
-
-class Amount(NamedTuple):
-    """How much of a split is looked at closely, and how much of that is drawn."""
-
-    num_sequences: int
-    num_drawn: int
-    num_steps: int
-    num_samples: int = 64
-
-
-AMOUNTS: dict[Medium, Amount] = {
-    "music": Amount(8, 2, 200),
-    "sound": Amount(4, 2, 200),
-    "film": Amount(3, 2, 40, 24),
-    "table": Amount(4, 1, 300),
-    "array": Amount(4, 2, 200),
-}
 
 
 @dataclass(frozen=True)
-class Findings:
-    """Of one run: `numbers` is plain JSON; `drawn` are the sequences that are shown."""
+class RunSummary:
+    """What is said of one run: `numbers` is plain JSON, `drawn` are the sequences to be shown."""
 
     label: str
     dataset: Dataset
-    medium: Medium
+    medium: AbstractMedium
     numbers: dict[str, Any]
-    drawn: list[Looked]
+    drawn: list[InspectedSequence]
 
 
-def findings(run: Run, label: str, *, split: str, seed: int) -> Findings:
+def summarize(run: Run, label: str, *, split: str, seed: int) -> RunSummary:
     """Score the split whole, and look closely at some of it."""
     model, filter, step, valid = run.trained()
-    loaded = run.loaded
-    dataset = loaded.dataset
-    key = jax.random.key(seed)
-    scores = scored(run, dataset, model, filter, split=split, seed=seed)
-    what = medium(loaded.table or dataset)
-    amount = AMOUNTS[what]
-    chosen = _chosen(scores, amount.num_sequences, seed)
-    looked = look(
-        filter, model, dataset, key, chosen,
-        split=split, most_steps=amount.num_steps, num_samples=amount.num_samples,
+    dataset, medium = run.dataset, run.medium
+    scores = score_split(run, model, filter, split=split, seed=seed)
+    # By chance; those that are drawn come first.
+    chosen = np.random.default_rng(seed).permutation(scores.numbers)
+    inspected = inspect_sequences(
+        filter, model, dataset, jax.random.key(seed), chosen[: medium.inspection.num_sequences],
+        split=split, inspection=medium.inspection,
     )  # fmt: skip
-    drawn = looked[: amount.num_drawn]
-    if what == "sound":
-        drawn = [loudest_window(each, SOUND_STEPS) for each in drawn]
+    drawn = [medium.inspected(each) for each in inspected[: medium.inspection.num_drawn]]
     numbers = {
         "label": label,
-        **_summary(run, dataset),
-        "num_parameters": {"model": _size(model), "inference": _size(filter)},
+        **_facts(run, dataset),
+        "num_parameters": {"model": _num_parameters(model), "inference": _num_parameters(filter)},
         "best_step": step,
         "best_valid": valid,
         "split": split,
-        "results": {**summary(scores), "published": _published(run)},
-        "calibration": calibration(dataset, looked),
+        "results": {
+            **summary(scores),
+            "reference": medium.reference(dataset, split)._asdict(),
+            "published": _published(run),
+        },
+        "calibration": calibration(dataset, inspected),
         "sequences": ranked(dataset, split, scores),
-        "looked_at": [{"name": each.name, "num_steps": len(each.xs)} for each in looked],
-        "num_samples": amount.num_samples,
-        "drawn": [
-            {
-                "name": each.name,
-                "first_step": each.first,
-                "last_step": each.first + len(each.xs) - 1,
-                "num_steps": each.num_steps,
-                "most_surprising": most_surprising(each),
-            }
-            for each in drawn
-        ],
+        "inspected": [{"name": each.name, "num_steps": len(each.xs)} for each in inspected],
+        "num_samples": medium.inspection.num_samples,
+        "drawn": [drawn_numbers(each) for each in drawn],
         "metrics": run.metrics(),
     }
-    return Findings(label, dataset, what, numbers, drawn)
+    return RunSummary(label, dataset, medium, numbers, drawn)
 
 
-def scored(
-    run: Run,
-    dataset: Dataset,
-    model: AbstractModel,
-    filter: AbstractFilter,
-    *,
-    split: str,
-    seed: int,
+def score_split(
+    run: Run, model: AbstractModel, filter: AbstractFilter, *, split: str, seed: int
 ) -> Evaluation:
-    """The split, whole, in batches that fit in memory."""
+    """Score a split of the run's data, whole, in batches that fit in memory."""
+    dataset = run.dataset
     longest = int(np.max(dataset.split(split).lengths, initial=1)) // dataset.rows_per_step
     batch_size = BATCH // max(1, longest * dataset.num_elements)
     batch_size = max(1, min(batch_size, 4 * run.experiment.schedule.batch_size))
@@ -133,16 +96,12 @@ def labels(runs: Sequence[Run]) -> list[str]:
     return names
 
 
-def _size(module: Any) -> int:
-    """Numbers that are learned."""
-    return sum(leaf.size for leaf in jax.tree.leaves(module) if eqx.is_inexact_array(leaf))
-
-
 def ranked(dataset: Dataset, split: str, scores: Evaluation) -> dict[str, Any]:
     """The sequences with the fewest and with the most nats per step."""
-    names, order = names_of(dataset, split), np.argsort(scores.per_sequence, kind="stable")
+    names = dataset.sequence_names(split)
+    order = np.argsort(scores.per_sequence, kind="stable")
 
-    def told(places: np.ndarray) -> list[dict[str, Any]]:
+    def listed(places: np.ndarray) -> list[dict[str, Any]]:
         return [
             {
                 "name": names[scores.numbers[i]],
@@ -153,26 +112,40 @@ def ranked(dataset: Dataset, split: str, scores: Evaluation) -> dict[str, Any]:
         ]
 
     count = max(1, min(NUM_RANKED, len(order) // 2))
-    return {"best": told(order[:count]), "worst": told(order[::-1][:count]), "of": len(order)}
+    return {"best": listed(order[:count]), "worst": listed(order[::-1][:count]), "of": len(order)}
+
+
+def drawn_numbers(sequence: InspectedSequence) -> dict[str, Any]:
+    """What a figure of a sequence shows: which steps of which, and the most surprising."""
+    return {
+        "name": sequence.name,
+        "first_step": sequence.first,
+        "last_step": sequence.first + len(sequence.xs) - 1,
+        "num_steps": sequence.num_steps,
+        "most_surprising": most_surprising(sequence),
+    }
 
 
 def command(run: Run) -> str:
     """The line that makes such a run again."""
     mine = run.experiment
     # One that was varied has the name of another with something after it.
-    names = [name for name in EXPERIMENTS if f"{mine.name}-".startswith(f"{name}-")]
+    names = [
+        name
+        for name in EXPERIMENTS
+        if name not in TEMPLATES and f"{mine.name}-".startswith(f"{name}-")
+    ]
     name = max(names, key=len, default=None)
     if name:
         given = EXPERIMENTS[name]
     else:
-        given = table_experiment(mine.data) if isinstance(mine.model, TableSizes) else mine
-        given = replace(given, data=Source(mine.data.source))
+        bare = type(mine.data)(mine.data.source)
+        given = replace(own_experiment(mine.data), data=bare)
     words = ["varfilter", "train", name or mine.data.source]
-    changed = differences(given, mine)
-    for name, (_, value) in changed.items():
-        if name == "name" or name.endswith("kind") or name.startswith("published"):
+    for field, (_, value) in differences(given, mine).items():
+        if field == "name" or field.endswith("kind") or field.startswith("published"):
             continue
-        flag = "--" + name.replace("_", "-")
+        flag = "--" + field.replace("_", "-")
         if isinstance(value, bool):
             words.append(flag if value else f"--{'.no-'.join(flag[2:].rsplit('.', 1))}")
         else:
@@ -181,7 +154,16 @@ def command(run: Run) -> str:
     return shlex.join(words)
 
 
-def _summary(run: Run, dataset: Dataset) -> dict[str, Any]:
+def training_seconds(lines: Sequence[dict[str, Any]]) -> float:
+    """The seconds that training took in all; a resumed run counts from 0 again in its metrics."""
+    total, before = 0.0, 0.0
+    for line in lines:
+        total += line["seconds"] - before if line["seconds"] >= before else line["seconds"]
+        before = line["seconds"]
+    return total
+
+
+def _facts(run: Run, dataset: Dataset) -> dict[str, Any]:
     record, mine = run.record, run.experiment
     lines = run.metrics()
     return {
@@ -201,46 +183,33 @@ def _summary(run: Run, dataset: Dataset) -> dict[str, Any]:
         "num_updates": lines[-1]["step"] if lines else 0,
         "num_epochs": lines[-1]["epoch"] if lines else 0,
         "seconds": training_seconds(lines),
-        "bound": bound_of(run),
-        "units": units_of(dataset),
+        "bound": _bound_in_words(run),
+        "units": _units_in_words(dataset),
     }
 
 
-def training_seconds(lines: Sequence[dict[str, Any]]) -> float:
-    """Of all the times a run was gone on with: each begins to count from nought."""
-    total, before = 0.0, 0.0
-    for line in lines:
-        total += line["seconds"] - before if line["seconds"] >= before else line["seconds"]
-        before = line["seconds"]
-    return total
+def _num_parameters(module: Any) -> int:
+    """How many numbers of a module are learned."""
+    return sum(leaf.size for leaf in jax.tree.leaves(module) if eqx.is_inexact_array(leaf))
 
 
-def bound_of(run: Run) -> str:
-    """What was learned and is scored, in words."""
+def _bound_in_words(run: Run) -> str:
+    """What was learned and is scored."""
     choice = run.experiment.filter
     if choice.bound == "elbo":
         return "free energy, an upper bound on -log p(x)"
     return f"{choice.bound.upper()} bound with {choice.num_particles} particles, negative"
 
 
-def units_of(dataset: Dataset) -> str:
+def _units_in_words(dataset: Dataset) -> str:
     """Whether the nats are of probabilities or of densities."""
-    families = dataset.family if isinstance(dataset.family, tuple) else (dataset.family,)
-    if all(map(_has_levels, families)):
+    have_levels = [family.has_levels for family in dataset.families]
+    if all(have_levels):
         return "nats per step, of probabilities"
-    if any(map(_has_levels, families)):
+    if any(have_levels):
         return "nats per step, of probabilities and, in numeric columns, of densities when scaled"
     return "nats per step, of densities of the scaled values (they may be negative)"
 
 
-def _has_levels(family: Family) -> bool:
-    return family.width is not None or issubclass(family.distribution, Bernoulli)
-
-
 def _published(run: Run) -> dict[str, Any] | None:
     return None if run.experiment.published is None else as_json(run.experiment.published)
-
-
-def _chosen(scores: Evaluation, count: int, seed: int) -> np.ndarray:
-    """Some sequences, by chance; those that are drawn come first."""
-    return np.random.default_rng(seed).permutation(scores.numbers)[:count]

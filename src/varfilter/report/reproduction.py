@@ -1,5 +1,6 @@
 """The paper's tables and figures again: train what is missing, score it, put both side by side."""
 
+import html
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -8,15 +9,17 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 
-from varfilter.experiments import AVF, EXPERIMENTS, Experiment, Run, Source, named, train
-from varfilter.media import sequences as media
-from varfilter.media.catalogue import Loaded
+from varfilter.data.dataset import Dataset
+from varfilter.experiments import AVF, EXPERIMENTS, Experiment, experiment_named
+from varfilter.media import Source, load
 from varfilter.plots import curves
-from varfilter.plots.style import WIDE, both_widths, png
-from varfilter.report.inspection import look, loudest_window, most_surprising
-from varfilter.report.paper_page import paper_markdown, paper_page
-from varfilter.report.report import write_page
-from varfilter.report.summary import AMOUNTS, SOUND_STEPS, command, scored
+from varfilter.plots.page import both_widths, document, facts, table
+from varfilter.plots.sequences import caption
+from varfilter.plots.style import WIDE, count, png
+from varfilter.report.inspection import inspect_sequences
+from varfilter.report.page import nats, printed, write_page
+from varfilter.report.summary import command, drawn_numbers, score_split
+from varfilter.runs import Run, train_run
 from varfilter.runs.run import write_whole
 from varfilter.runs.training import Stopped, Validated, summary
 
@@ -31,12 +34,20 @@ TITLES: dict[str, str] = {
 # The free sets of the same kind.
 AT_HAND = {"timit": "timit-sample", "kth": "weizmann"}
 ITERATIONS = (1, 2, 4, 8)
+HEAD = ("experiment", "data", "nats per step", "standard error", "paper, corrected",
+        "divided by T", "paper, printed", "trained")  # fmt: skip
+ABOUT = (
+    "Free energy in nats per step, lower is better, every sequence with the same weight. Our nats"
+    " per step are of the steps that were scored, and compare with the paper's number corrected to"
+    " those; divided by T, all T steps of a sequence instead of the T-1 scored ones, they compare"
+    " with the number as printed. The standard error is over sequences, not seeds."
+)
 
 Tell = Callable[[str], None]
 
 
 class Row(NamedTuple):
-    """An experiment of the paper: how it went here, or why it could not."""
+    """An experiment of the paper with its run here, or the reason why there is none."""
 
     wanted: Experiment
     run: Run | None
@@ -58,9 +69,9 @@ def reproduce(
     seed: int = 0,
     tell: Tell = print,
 ) -> Path:
-    """OUT/WHAT.html, .md and .json (and .png of a figure); runs are in `runs`, or OUT/runs.
+    """Write OUT/WHAT.html, .md and .json (and .png of a figure); runs are in `runs`, or OUT/runs.
 
-    What was begun there goes on; what was trained is not trained again. A data set that is not
+    What was begun there is resumed; what was trained is not trained again. A data set that is not
     here is left out, with the reason; with `at_hand` a free one takes its place where there is
     one. `max_updates` is for a short try, and the caption says so.
     """
@@ -69,7 +80,7 @@ def reproduce(
     out = Path(out).expanduser()
     folder = out / "runs" if runs is None else Path(runs).expanduser()
     out.mkdir(parents=True, exist_ok=True)
-    data = _Data()
+    data = _DataSets()
     rows = [
         _trained(wanted, folder, data, max_updates=max_updates, at_hand=at_hand, tell=tell)
         for wanted in wanted_by(what)
@@ -94,9 +105,9 @@ def reproduce(
 def wanted_by(what: str) -> list[Experiment]:
     """The experiments of a table or a figure, in the paper's order."""
     if what == "figure-3":
-        return [named("srnn-timit-avf")]
+        return [experiment_named("srnn-timit-avf")]
     if what == "figure-4":
-        return [_with_iterations(named("vrnn-timit-avf"), count) for count in ITERATIONS]
+        return [_with_iterations(experiment_named("vrnn-timit-avf"), count) for count in ITERATIONS]
     return [
         experiment
         for experiment in EXPERIMENTS.values()
@@ -105,7 +116,7 @@ def wanted_by(what: str) -> list[Experiment]:
 
 
 def split_of(what: str) -> str:
-    """The paper's tables are of the test part; figure 4 is of the validation part."""
+    """The part that is scored: the test part for all but figure 4."""
     return "valid" if what == "figure-4" else "test"
 
 
@@ -131,23 +142,23 @@ def _at_hand(experiment: Experiment) -> Experiment | None:
     base = max(
         (name for name in EXPERIMENTS if f"{experiment.name}-".startswith(f"{name}-")), key=len
     )
-    found = named(base.replace(source, f"-{other}-"))
+    found = experiment_named(base.replace(source, f"-{other}-"))
     return replace(
         found, name=experiment.name.replace(source, f"-{other}-"), filter=experiment.filter
     )
 
 
-class _Data:
-    """Each source is read once."""
+class _DataSets:
+    """The data of experiments; each source is read once."""
 
     def __init__(self):
-        self.known: dict[Source, Loaded | str] = {}
+        self.known: dict[Source, Dataset | str] = {}
 
-    def __getitem__(self, source: Source) -> Loaded | str:
-        """The data, or why they are not here."""
+    def __getitem__(self, source: Source) -> Dataset | str:
+        """The data, or the reason why they are not here."""
         if source not in self.known:
             try:
-                self.known[source] = source.load()
+                self.known[source] = load(source)
             except (OSError, ImportError, ValueError) as error:
                 self.known[source] = " ".join(str(error).split())
         return self.known[source]
@@ -156,25 +167,25 @@ class _Data:
 def _trained(
     wanted: Experiment,
     folder: Path,
-    data: _Data,
+    data: _DataSets,
     *,
     max_updates: int | None,
     at_hand: bool,
     tell: Tell,
 ) -> Row:
-    experiment, loaded = wanted, data[wanted.data]
-    if isinstance(loaded, str) and at_hand and (other := _at_hand(wanted)):
+    experiment, dataset = wanted, data[wanted.data]
+    if isinstance(dataset, str) and at_hand and (other := _at_hand(wanted)):
         tell(
             f"{wanted.name}: {wanted.data.source} is not here. TAKING {other.data.source} INSTEAD:"
             " the numbers do not compare with the paper's."
         )
-        experiment, loaded = other, data[other.data]
-    if isinstance(loaded, str):
+        experiment, dataset = other, data[other.data]
+    if isinstance(dataset, str):
         tell(f"{wanted.name}: left out, for want of {experiment.data.source}.")
-        return Row(wanted, None, loaded)
-    run = Run.begin(folder / experiment.name, experiment, loaded)
-    run.loaded = loaded
-    for event in train(run, loaded.dataset, max_updates=max_updates):
+        return Row(wanted, None, dataset)
+    run = Run.begin(folder / experiment.name, experiment, dataset)
+    run.dataset = dataset
+    for event in train_run(run, dataset, max_updates=max_updates):
         if isinstance(event, Validated):
             line = event.line
             tell(
@@ -199,8 +210,8 @@ def _row(row: Row, *, split: str, seed: int) -> dict[str, Any]:
     if row.run is None:
         return numbers
     model, filter, step, _ = row.run.trained()
-    dataset, lines = row.run.loaded.dataset, row.run.metrics()
-    scores = scored(row.run, dataset, model, filter, split=split, seed=seed)
+    lines = row.run.metrics()
+    scores = score_split(row.run, model, filter, split=split, seed=seed)
     schedule = row.run.experiment.schedule
     return numbers | {
         "experiment": row.run.experiment.name,
@@ -218,32 +229,28 @@ def _row(row: Row, *, split: str, seed: int) -> dict[str, Any]:
 
 
 def _waveforms(row: Row, numbers: dict[str, Any], out: Path, *, seed: int) -> list[str]:
-    """Half a second of each of two test sentences."""
+    """Draw half a second of each of two test sentences."""
     if row.run is None:
         return []
     model, filter, _, _ = row.run.trained()
-    dataset = row.run.loaded.dataset
+    dataset, medium = row.run.dataset, row.run.medium
     chosen = jax.random.permutation(jax.random.key(seed), len(dataset.test))[:2]
-    looked = look(
+    inspected = inspect_sequences(
         filter, model, dataset, jax.random.key(seed), jax.device_get(chosen),
-        split="test", most_steps=AMOUNTS["sound"].num_steps,
-        num_samples=AMOUNTS["sound"].num_samples,
+        split="test", inspection=medium.inspection,
     )  # fmt: skip
-    drawn = [loudest_window(each, SOUND_STEPS) for each in looked]
-    numbers["drawn"] = [
-        {"name": each.name, "first_step": each.first, "most_surprising": most_surprising(each)}
-        for each in drawn
-    ]
+    drawn = [medium.inspected(each) for each in inspected]
+    numbers["drawn"] = [drawn_numbers(each) for each in drawn]
     figures = []
     for number, each in enumerate(drawn, 1):
-        paint = partial(media.sequence_picture, "sound", dataset, each)
+        paint = partial(medium.draw_sequence, dataset, each)
         (out / f"figure-3-{number}.png").write_bytes(png(paint(WIDE)))
-        figures.append(both_widths(paint, media.caption("sound", each)))
+        figures.append(both_widths(paint, caption(each, medium.caption)))
     return figures
 
 
 def _improvements(rows: list[Row], numbers: dict[str, Any], out: Path) -> list[str]:
-    """(a) validation by epoch for each K; (b) what each iteration of the last K gains."""
+    """Draw (a) validation by epoch for each K and (b) what each iteration of the last K gains."""
     lines = {
         f"K = {count}": row.run.metrics()
         for count, row in zip(ITERATIONS, rows, strict=True)
@@ -270,3 +277,76 @@ def _improvements(rows: list[Row], numbers: dict[str, Any], out: Path) -> list[s
         )
         figures.append(both_widths(paint, text))
     return figures
+
+
+def paper_page(numbers: dict[str, Any], figures: list[str]) -> str:
+    """The HTML of a table or a figure of the paper beside ours; `figures` are HTML."""
+    warnings = "".join(f'<p class="loud">{html.escape(text)}</p>' for text in _warnings_of(numbers))
+    commands = [row["command"] for row in numbers["rows"] if row["results"]]
+    body = [
+        f"<h1>{html.escape(numbers['title'])}</h1>",
+        f'<p class="lead">Ours beside those of the paper. Scored with seed {numbers["seed"]}.</p>',
+        warnings,
+        *figures,
+        table(HEAD, [_cells(row) for row in numbers["rows"]]),
+        f'<p class="note">{html.escape(ABOUT)}</p>',
+    ]
+    if missing := _missing_of(numbers):
+        listed = [(data, html.escape(reason)) for data, reason in missing.items()]
+        body += ["<h2>What is missing</h2>", facts(listed)]
+    if commands:
+        items = "".join(f"<li><code>{html.escape(line)}</code></li>" for line in commands)
+        body += ["<h2>The runs, each by itself</h2>", f"<ul>{items}</ul>"]
+    return document(f"varfilter: {numbers['title']}", "\n".join(body))
+
+
+def paper_markdown(numbers: dict[str, Any]) -> str:
+    """The same table as Markdown, for a README."""
+    lines = [f"# {numbers['title']}", ""]
+    lines += [f"**{text}**\n" for text in _warnings_of(numbers)]
+    rows = [HEAD, ["---", "---", *["---:"] * (len(HEAD) - 3), "---"], *map(_cells, numbers["rows"])]
+    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    lines += ["", ABOUT]
+    for data, reason in _missing_of(numbers).items():
+        lines += ["", f"{data} is missing: {reason}"]
+    return "\n".join(lines) + "\n"
+
+
+def _missing_of(numbers: dict[str, Any]) -> dict[str, str]:
+    """The data sets that are not here, each with the reason."""
+    return {row["data_wanted"]: row["missing"] for row in numbers["rows"] if row["missing"]}
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    """The row of one experiment."""
+    published, results = row["published"] or {}, row["results"]
+    paper = printed(published.get("corrected")), printed(published.get("nats"))
+    if results is None:
+        return [row["wanted"], row["data_wanted"], "missing", "", paper[0], "", paper[1], ""]
+    data = row["data"] + (" (not the paper's data)" if row["is_at_hand"] else "")
+    return [
+        row["experiment"],
+        data,
+        nats(results["nats"]),
+        nats(results["standard_error"]),
+        paper[0],
+        nats(results["nats_as_published"]),
+        paper[1],
+        count(row["num_updates"], "update"),
+    ]
+
+
+def _warnings_of(numbers: dict[str, Any]) -> list[str]:
+    """What a reader must know before the numbers."""
+    found = []
+    if numbers["max_updates"] is not None and any(row["results"] for row in numbers["rows"]):
+        found.append(
+            f"A short try: at most {numbers['max_updates']:,} update(s) each. These numbers say"
+            " nothing of the method."
+        )
+    if others := sorted({row["data"] for row in numbers["rows"] if row["is_at_hand"]}):
+        found.append(
+            f"OTHER DATA: {', '.join(others)} in the place of the paper's, which are licensed and"
+            " not here. The numbers do not compare with the paper's."
+        )
+    return found
