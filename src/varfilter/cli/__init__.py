@@ -1,32 +1,36 @@
-"""The command line: parse, call, print."""
+"""The command line: the first word says the command, whose module alone is imported."""
 
+import importlib
 import os
 import sys
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Any
 
-import tyro
+# Where each command is, and what it does in one line.
+COMMANDS = {
+    "demo": ("checks:Demo", "train, filter, forecast and find a fault; writes a page"),
+    "doctor": ("checks:Doctor", "check the mathematics on this machine's hardware"),
+    "list": ("listing:ListExperiments", "the experiments that have a name"),
+    "train": ("train:Train", "train an experiment, or on your own data; go on with a run"),
+    "evaluate": ("evaluate:Evaluate", "score a run on whole held-out sequences"),
+    "filter": ("apply:Filter", "predict each step of new data, and say how surprising it was"),
+    "forecast": ("apply:Forecast", "how new data may go on: means and quantiles"),
+    "sample": ("apply:Sample", "sequences that a trained model makes up"),
+    "report": ("reports:Report", "one page on a run, or on several side by side"),
+    "reproduce": ("reports:Reproduce", "a table or a figure of the paper, beside ours"),
+    "data list": ("data:ListSets", "the data sets that have a name, and which are here"),
+    "data fetch": ("data:Fetch", "get a data set by its name, checked"),
+    "data check": ("data:Check", "what a set holds: a name, or your own file or folder"),
+    "data show": ("data:Show", "a picture of some of its sequences"),
+}
+# Words that need another after them.
+GROUPS = {"data": "Data sets: those that have a name, and your own files and folders."}
 
-from varfilter.cli.data import Data
-from varfilter.cli.demo import Demo
-from varfilter.cli.doctor import Doctor
-from varfilter.cli.evaluate import Evaluate
-from varfilter.cli.filter import Filter
-from varfilter.cli.forecast import Forecast
-from varfilter.cli.listing import ListExperiments
-from varfilter.cli.report import Report
-from varfilter.cli.reproduce import Reproduce
-from varfilter.cli.sample import Sample
-from varfilter.cli.train import Train, train_command
-
-DESCRIPTION = """Learn deep state-space models from sequences, and filter with them online.
-
-examples:
-  varfilter demo                    train, filter, forecast and find a fault; writes a page
+DESCRIPTION = "Learn deep state-space models from sequences, and filter with them online."
+EXAMPLES = """examples:
   varfilter demo --out page --seed 1
-  varfilter doctor                  check the mathematics on this machine's hardware
   varfilter doctor --json           the same for programs; exit code 1 if a check fails
-  varfilter list                    the experiments that have a name
-  varfilter train srnn-jsb-avf      train one; every field is an option (--help after the name)
+  varfilter train srnn-jsb-avf      every field is an option (--help after the name)
   varfilter train readings.csv      train on your own table
   varfilter train runs/srnn-jsb-avf go on with a run
   varfilter evaluate runs/srnn-jsb-avf
@@ -34,73 +38,85 @@ examples:
   varfilter forecast runs/readings new.csv --horizon 24
   varfilter sample runs/srnn-jsb-avf --out tune.mid
   varfilter report runs/srnn-jsb-avf
-  varfilter reproduce table-3       the paper's table beside ours
-  varfilter data list               the data sets that have a name, and which are here
-  varfilter data fetch jsb          get one, checked
-  varfilter data check readings.csv what a set holds: a name, or your own file or folder
-  varfilter data show films --out films.png
+  varfilter reproduce table-3
+  varfilter data list
+  varfilter data fetch jsb
+  varfilter data check recordings
+  varfilter data show readings.csv --out readings.png
   varfilter --version
 """
-
-Command = (
-    Annotated[Demo, tyro.conf.subcommand("demo")]
-    | Annotated[Doctor, tyro.conf.subcommand("doctor")]
-    | Annotated[ListExperiments, tyro.conf.subcommand("list")]
-    | Annotated[Train, tyro.conf.subcommand("train")]
-    | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
-    | Annotated[Filter, tyro.conf.subcommand("filter")]
-    | Annotated[Forecast, tyro.conf.subcommand("forecast")]
-    | Annotated[Sample, tyro.conf.subcommand("sample")]
-    | Annotated[Report, tyro.conf.subcommand("report")]
-    | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
-    | Data
-)
-
-__all__ = ["Demo", "Doctor", "main"]
+HELP = {"-h", "--help"}
 
 
-def main() -> None:
-    """The entry point of `varfilter`."""
+def main(words: Sequence[str] | None = None) -> None:
+    """Run the command that the words say, those of the process by default, and exit with its code.
+
+    The help of `varfilter` itself is plain text: nobody waits for jax to read it.
+    """
     try:
-        _main()
-    except KeyboardInterrupt:
-        print("Interrupted.", file=sys.stderr)
-        sys.exit(130)
-
-
-def _main() -> None:
-    if sys.argv[1:] in (["--version"], ["-V"]):
-        from importlib.metadata import version
-
-        print(f"varfilter {version('varfilter')}")
-        return
-    arguments = sys.argv[1:]
-    # A command that needs another after it says what there is.
-    if arguments in ([], ["data"], ["train"]):
-        arguments.append("--help")
-    try:
-        code = _called(arguments)
+        code = _run(list(sys.argv[1:] if words is None else words))
         sys.stdout.flush()
     except BrokenPipeError:  # `| head` has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
+    except KeyboardInterrupt:
+        print("Interrupted.", file=sys.stderr)
+        code = 130
     sys.exit(code)
 
 
-def _called(arguments: list[str]) -> int:
+def _run(words: list[str]) -> int:
     """The exit code of the command."""
-    # Its options are those of the experiment, which the first word names.
-    if arguments[0] == "train" and not {"-h", "--help"}.issuperset(arguments[1:]):
-        return train_command(arguments[1:])
-    command = tyro.cli(
-        Command,
-        prog="varfilter",
-        description=DESCRIPTION,
-        args=arguments,
-        config=(tyro.conf.OmitSubcommandPrefixes,),
+    if words in (["--version"], ["-V"]):
+        from varfilter import __version__
+
+        print(f"varfilter {__version__}")
+        return 0
+    if not words or words[0] in HELP:
+        print(_help(""))
+        return 0
+    if words[0] in GROUPS and (not words[1:] or words[1] in HELP):
+        print(_help(words[0]))
+        return 0
+    num_words = 2 if words[0] in GROUPS else 1
+    name, rest = " ".join(words[:num_words]), words[num_words:]
+    if name not in COMMANDS:
+        print(_unknown(name), file=sys.stderr)
+        return 2
+    return _imported(COMMANDS[name][0]).main(f"varfilter {name}", rest)
+
+
+def _imported(reference: str) -> Any:
+    """The class of a command, such as "train:Train"; its module is imported now."""
+    module, _, name = reference.partition(":")
+    return getattr(importlib.import_module(f"varfilter.cli.{module}"), name)
+
+
+def _names(group: str) -> list[str]:
+    """The commands of a group; of no group, all of them."""
+    return [name for name in COMMANDS if not group or name.startswith(f"{group} ")]
+
+
+def _help(group: str) -> str:
+    """The commands with a line each, and examples that can be pasted."""
+    prefix = f"varfilter {group}".rstrip()
+    lines = [f"usage: {prefix} COMMAND [OPTIONS]", "", GROUPS.get(group, DESCRIPTION), ""]
+    lines += ["commands (each has its own --help):"]
+    lines += [f"  varfilter {name:<12} {COMMANDS[name][1]}" for name in _names(group)]
+    first, *examples = EXAMPLES.splitlines()
+    lines += ["", first, *(line for line in examples if line.startswith(f"  {prefix} "))]
+    return "\n".join(lines)
+
+
+def _unknown(name: str) -> str:
+    """The sentence about a word that is no command, with the nearest that is one."""
+    from varfilter._arguments import nearest
+
+    group = name.split()[0] if name.split()[0] in GROUPS else ""
+    names = _names(group)
+    known = ", ".join(each.removeprefix(group).strip() for each in names)
+    prefix = f"varfilter {group}".rstrip()
+    return (
+        f"There is no command `varfilter {name}`.{nearest(name, names)} After `{prefix}` comes one"
+        f" of {known}; `{prefix} --help` says what each does."
     )
-    return command()
-
-
-if __name__ == "__main__":
-    main()

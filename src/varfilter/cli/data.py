@@ -1,30 +1,37 @@
 """`varfilter data`: the sets that have a name and the user's own; listed, got, checked, shown."""
 
+import dataclasses
 import json
-import os
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import tyro
 
 from varfilter.cli.errors import refusals
-from varfilter.cli.printing import print_numbers, progress_bars
-from varfilter.cli.reading import Reading
-
-if TYPE_CHECKING:
-    from varfilter.data.dataset import Dataset
-    from varfilter.data.sets.checks import Judgement
-    from varfilter.data.sets.registry import Entry
+from varfilter.cli.options import (
+    Command,
+    Number,
+    cannot_write,
+    named,
+    reading_options,
+    require_options,
+    require_place,
+    whole_source,
+)
 
 Name = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
+NameOrPath = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME|PATH")]
 # What matplotlib can write, and people can open.
 FORMATS = (".png", ".pdf", ".svg", ".jpg", ".jpeg")
 
 
 @dataclass(frozen=True)
-class List:
+class ListSets(Command):
     """The data sets that have a name: what they are, where they lie, their licence.
 
     They are looked for in the folder that $VARFILTER_DATA names, or else in `varfilter` in your
@@ -38,7 +45,7 @@ class List:
 
     def __call__(self) -> int:
         """Run; returns the exit code."""
-        from varfilter.media.catalogue import CATALOGUE, data_folder, locate
+        from varfilter.data.sets.registry import CATALOGUE, data_folder, locate
 
         folder = data_folder()
         found = {name: locate(entry, folder) for name, entry in CATALOGUE.items()}
@@ -57,7 +64,10 @@ class List:
             return 0
         for name, entry in CATALOGUE.items():
             counts = "/".join(map(str, entry.expected.sequences))
-            print(f"{name:<14} {counts:<14} {_where(found[name], folder, entry)}")
+            where = "not here" if entry.places else "simulated"
+            if path := found[name]:
+                where = path.relative_to(folder).as_posix()
+            print(f"{name:<14} {counts:<14} {where}")
             print(f"{'':<14} {entry.what}. Licence: {entry.licence}.")
         print("\nThe numbers are of sequences: train/valid/test. To get a set: data fetch NAME")
         print(f"The data folder is {folder}")
@@ -65,7 +75,7 @@ class List:
 
 
 @dataclass(frozen=True)
-class Fetch:
+class Fetch(Command):
     """Get a data set by its name: download, check, and put it into the data folder.
 
     An interrupted download goes on where it stopped. What comes, or is there, is compared with
@@ -81,7 +91,7 @@ class Fetch:
     name: Name
     """One of `varfilter data list`."""
 
-    folder: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")] = None
+    folder: Annotated[Path | None, named("DIR")] = None
     """The data folder to put it into, instead of $VARFILTER_DATA."""
 
     mirror: Annotated[
@@ -96,17 +106,17 @@ class Fetch:
         """Run; returns the exit code."""
         with refusals() as refused:
             from varfilter.data.sets.fetch import fetch
-            from varfilter.media.catalogue import data_folder, locate, named
+            from varfilter.data.sets.registry import data_folder, entry_named, locate
 
-            entry = named(self.name)
+            entry = entry_named(self.name)
             if not entry.places:
                 print(f"`{self.name}` is simulated: there is nothing to fetch.")
                 return 0
             folder = data_folder() if self.folder is None else self.folder.expanduser()
             was_there = locate(entry, folder) is not None and not self.again
             if entry.is_large and not was_there:
-                print("Its films are decoded once and kept, which takes minutes.", file=sys.stderr)
-            with progress_bars() as progress:
+                print("Its videos are decoded once and kept, which takes minutes.", file=sys.stderr)
+            with _progress_bars() as progress:
                 path = fetch(
                     self.name, folder, mirror=self.mirror, again=self.again, progress=progress
                 )
@@ -118,7 +128,50 @@ class Fetch:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Check(Reading):
+class ReadCommand(Command):
+    """A command that reads a data set, with the options of the readers of every medium."""
+
+    source: NameOrPath
+    """A name of `varfilter data list`, or the path of a file or folder."""
+
+    at: Annotated[str | None, named("PATH")] = None
+    """Where a set that has a name lies, if not in the data folder."""
+
+    @classmethod
+    def main(cls, prog: str, words: Sequence[str]) -> int:
+        """Parse the words after `prog`, with the options of each medium below its name."""
+        from varfilter.media import MEDIA
+
+        seen, fields = {"at"}, []
+        for medium in MEDIA.values():
+            options = reading_options(medium.source, hidden=seen)
+            names = {field.name for field in dataclasses.fields(options)} - {"source"}
+            if not names <= seen:
+                fields.append((medium.name, options, dataclasses.field(default=options())))
+            seen |= names
+        # The class's own name and text: they are its help.
+        parser = dataclasses.make_dataclass(
+            cls.__name__, fields, bases=(cls,), frozen=True, namespace={"__doc__": cls.__doc__}
+        )
+        return tyro.cli(parser, prog=prog, args=words, config=(tyro.conf.OmitArgPrefixes,))()
+
+    def meant(self) -> Any:
+        """The source with the options that were given; those of other media are refused."""
+        from varfilter.media import MEDIA, source_of
+
+        given = {
+            name: value
+            for medium in MEDIA
+            for name, value in vars(getattr(self, medium, None) or _NOTHING).items()
+            if value not in (None, False, "")
+        }
+        source = source_of(self.source)
+        require_options(source, given)
+        return whole_source(dataclasses.replace(source, at=self.at, **given))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check(ReadCommand):
     """What a data set holds: counts, lengths, ranges, densities and a hash of its content.
 
     A set that has a name is compared with what it must hold; the exit code is 1 if it is
@@ -140,31 +193,36 @@ class Check(Reading):
         """Run; returns the exit code."""
         with refusals() as refused:
             from varfilter.data.sets.checks import describe, without_steps
+            from varfilter.media import load, medium_of
 
-            dataset, notes, _ = self.loaded()
-            judgement = _judged(self, dataset)
+            source = self.meant()
+            dataset = load(source)
+            medium = medium_of(dataset)
+            judgement = _judged(source, dataset)
             problems = without_steps(dataset)
-            numbers = describe(dataset) | {"notes": list(notes), "problems": problems}
+            numbers = describe(dataset, by_split=partial(medium.numbers, dataset))
+            numbers |= {"notes": list(dataset.notes), "problems": problems}
             if self.json:
                 numbers["is_good"] = judgement.is_good if judgement else None
                 numbers["is_verified"] = judgement.is_verified if judgement else None
                 numbers["verdict"] = list(judgement.lines) if judgement else []
                 print(json.dumps(numbers, indent=1))
             else:
-                print_numbers(numbers, judgement)
+                _print_numbers(numbers, medium.ones)
+                _print_judgement(judgement)
             return 1 if problems or (judgement and not judgement.is_good) else 0
         return refused.code
 
 
 @dataclass(frozen=True, kw_only=True)
-class Show(Reading):
+class Show(ReadCommand):
     """Write a picture of some sequences of a data set.
 
-    Music as scores, sound as waves and spectra, films as strips, tables as lines.
+    Music as scores, sound as waves and spectra, videos as strips, tables as lines.
 
     examples:
       varfilter data show jsb --out jsb.png
-      varfilter data show films --size 32 --split test --seed 1 --out films.png
+      varfilter data show videos --size 32 --split test --seed 1 --out videos.png
       varfilter data show readings.parquet --sequence machine --out readings.png
     """
 
@@ -174,79 +232,137 @@ class Show(Reading):
     split: Annotated[str, tyro.conf.arg(metavar="SPLIT")] = "train"
     """train, valid or test."""
 
-    seed: Annotated[int, tyro.conf.arg(metavar="N")] = 0
+    seed: Number = 0
     """Which sequences are shown is drawn from this number."""
 
     def __call__(self) -> int:
         """Run; returns the exit code."""
         with refusals() as refused:
-            from varfilter.media.pictures import picture
+            from varfilter.media import load, picture
 
-            _require_writable(self.out)
-            dataset, notes, _ = self.loaded()
-            for note in notes:
+            require_place(self.out, FORMATS)
+            dataset = load(self.meant())
+            for note in dataset.notes:
                 print(note, file=sys.stderr)
             figure = picture(dataset, split=self.split, seed=self.seed)
             try:
                 figure.savefig(self.out)
             except OSError as error:
-                raise _cannot_write(self.out, str(error.strerror or error)) from None
+                raise cannot_write(self.out, str(error.strerror or error)) from None
             print(self.out.resolve())
         return refused.code
 
 
-DESCRIPTION = """Data sets: those that have a name, and your own files and folders.
-
-examples:
-  varfilter data list
-  varfilter data fetch jsb
-  varfilter data check recordings
-  varfilter data show readings.csv --out readings.png
-"""
-Data = Annotated[
-    Annotated[List, tyro.conf.subcommand("list")]
-    | Annotated[Fetch, tyro.conf.subcommand("fetch")]
-    | Annotated[Check, tyro.conf.subcommand("check")]
-    | Annotated[Show, tyro.conf.subcommand("show")],
-    tyro.conf.subcommand("data", description=DESCRIPTION),
-]
+class _Nothing:
+    """A medium without options."""
 
 
-def _judged(command: Check, dataset: "Dataset") -> "Judgement | None":
+_NOTHING = _Nothing()
+
+
+def _judged(source: Any, dataset: Any) -> Any:
+    """The judgement of a set that has a name; None for others."""
     from varfilter.data.sets.checks import judge
-    from varfilter.media.catalogue import CATALOGUE, damaged, data_folder, locate
+    from varfilter.data.sets.registry import CATALOGUE, damaged, data_folder, locate
 
-    if command.source not in CATALOGUE:
+    if source.source not in CATALOGUE:
         return None
-    entry = CATALOGUE[command.source]
-    path = command.at or locate(entry, data_folder())
-    judgement = judge(entry, dataset, path, plain=not command.options())
-    if judgement.is_good or command.at or path is None:
+    entry = CATALOGUE[source.source]
+    path = Path(source.at) if source.at else locate(entry, data_folder())
+    judgement = judge(entry, dataset, path, plain=not source.options())
+    if judgement.is_good or source.at or path is None:
         return judgement
     return judgement._replace(lines=(*judgement.lines, damaged(entry, path)))
 
 
-def _require_writable(out: Path) -> None:
-    """Before anything is read: not after minutes of it."""
-    if out.is_dir():
-        raise IsADirectoryError(f"`--out {out}` is a folder. Give a file in it: {out / 'x.png'}.")
-    if out.suffix.lower() not in FORMATS:
-        raise ValueError(
-            f"`--out {out}` must end in one of {', '.join(FORMATS)}; got {out.suffix!r}."
-        )
-    if not out.parent.is_dir():
-        raise FileNotFoundError(
-            f"`--out {out}`: there is no folder {out.parent} to write it to. Make it first."
-        )
-    if not os.access(out if out.exists() else out.parent, os.W_OK):
-        raise _cannot_write(out, "you have no right to")
+# For people.
 
 
-def _cannot_write(out: Path, reason: str) -> OSError:
-    return OSError(f"`--out {out}` cannot be written ({reason}). Give a file in another folder.")
+@contextmanager
+def _progress_bars() -> Iterator[Any]:
+    """A function that shows a bar for each file that comes; None where nobody watches."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield None
+        return
+    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
+    with Progress(*columns, console=console) as bars:
+        tasks: dict[str, Any] = {}
+
+        def show(name: str, done: int, total: int | None) -> None:
+            if name not in tasks:
+                tasks[name] = bars.add_task(name, total=total)
+            bars.update(tasks[name], completed=done, total=total)
+
+        yield show
 
 
-def _where(path: Path | None, folder: Path, entry: "Entry") -> str:
-    if not entry.places:
-        return "simulated"
-    return path.relative_to(folder).as_posix() if path else "not here"
+def _print_numbers(numbers: dict[str, Any], ones: str) -> None:
+    """Print what `describe` found as tables; `ones` is what people call elements that are 1."""
+    from rich.markup import escape
+
+    print(f"{numbers['name']}: observations of shape {tuple(numbers['observation'])}")
+    # One below another: a line has room for three numbers, not for ten.
+    columns = [_in_words(shown, ones) for shown in numbers["splits"].values()]
+    rows = [[what, *(_short(column.get(what)) for column in columns)] for what in columns[0]]
+    _print_table(["", *numbers["splits"]], rows)
+    if "columns" in numbers:
+        cells = [
+            [escape(name), *map(_short, column.values())]
+            for name, column in numbers["columns"].items()
+        ]
+        _print_table(["column (train)", "family", "lowest", "highest", "mean", "missing"], cells)
+    else:
+        print(f"family: {', '.join(numbers['family'])}")
+    if numbers["rate"]:
+        print(f"rate: {numbers['rate']:g} rows in a second, {numbers['rows_per_step']} in a step")
+    print(f"sha256: {numbers['sha256']}")
+    for note in numbers["notes"]:
+        print(note)
+    for problem in numbers["problems"]:
+        print(f"PROBLEM: {problem}")
+
+
+def _print_judgement(judgement: Any) -> None:
+    if judgement is None:
+        return
+    print("\n".join(judgement.lines))
+    good = "verified" if judgement.is_verified else "nothing wrong, not verified"
+    print(f"verdict: {good if judgement.is_good else 'WRONG'}")
+
+
+def _in_words(shown: dict[str, Any], ones: str) -> dict[str, Any]:
+    """The numbers of a split by what people call them; those of its medium alone come last."""
+    shown = dict(shown)
+    found = {name: shown.pop(name, None) for name in ("sequences", "steps")}
+    found |= {f"{name} sequence": length for name, length in shown.pop("length", {}).items()}
+    for name in ("lowest", "highest", "mean"):
+        found[f"{name} value"] = shown.pop(name, None)
+    found["missing"] = shown.pop("missing", None)
+    if "ones_per_step" in shown:
+        found[f"{ones} in a step"] = shown.pop("ones_per_step")
+    return found | {name.replace("_", " "): value for name, value in shown.items()}
+
+
+def _short(cell: Any) -> str:
+    if cell is None:
+        return "-"
+    if isinstance(cell, list):
+        return "-".join(map(_short, cell))
+    if not isinstance(cell, float):
+        return str(cell)
+    # Not 8e+04: beside whole numbers, one looks like them.
+    return f"{cell:.0f}" if 1e4 <= abs(cell) < 1e15 else f"{cell:.4g}"
+
+
+def _print_table(header: list[str], rows: list[list[str]]) -> None:
+    from rich.console import Console
+    from rich.table import Column, Table
+
+    table = Table(*(Column(title, overflow="fold") for title in header))
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table)

@@ -2,7 +2,7 @@
 
 import json
 import math
-import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -10,16 +10,13 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from varfilter.cli.errors import refusals
+from varfilter.cli.options import Command, Number, RunFolder, Split, named
 
 SMALLER = "Give a smaller --batch-size, or a smaller --num-particles."
 
 
-def _named(metavar: str) -> Any:
-    return tyro.conf.arg(metavar=metavar, help_behavior_hint="")
-
-
 @dataclass(frozen=True)
-class Evaluate:
+class Evaluate(Command):
     """Score a run's best model on every sequence of a split, whole.
 
     The first step of a sequence is conditioned on, and not scored. Prints the free energy (or
@@ -32,39 +29,43 @@ class Evaluate:
       varfilter evaluate runs/srnn-jsb-avf --bound fivo --num-particles 64 --json
     """
 
-    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    run: RunFolder
     """The folder of a run."""
 
-    split: Literal["train", "valid", "test"] = "test"
+    split: Split = "test"
     """Which part of the data."""
 
-    bound: Annotated[Literal["elbo", "iwae", "fivo"] | None, _named("elbo|iwae|fivo")] = None
+    bound: Annotated[Literal["elbo", "iwae", "fivo"] | None, named("elbo|iwae|fivo")] = None
     """Another bound than the one that was trained."""
 
-    num_particles: Annotated[int | None, _named("N")] = None
+    num_particles: Annotated[int | None, named("N")] = None
     """Of iwae and fivo (as in training)."""
 
-    num_iterations: Annotated[int | None, _named("K")] = None
+    num_iterations: Annotated[int | None, named("K")] = None
     """AVF: another number of inference iterations than in training."""
 
-    batch_size: Annotated[int, tyro.conf.arg(metavar="N")] = 16
+    batch_size: Number = 16
     """Sequences that are filtered at once."""
 
-    seed: Annotated[int, tyro.conf.arg(metavar="N")] = 0
+    seed: Number = 0
     """Of the draws of z_t."""
 
     json: bool = False
     """Print one JSON object instead of a table."""
 
-    def __call__(self) -> int:
-        """Run; returns the exit code."""
+    @classmethod
+    def main(cls, prog: str, words: Sequence[str]) -> int:
+        """Parse the words after `prog`, and run; the scores keep the words."""
+        return tyro.cli(cls, prog=prog, args=words)((*prog.split(), *words))
+
+    def __call__(self, words: Sequence[str] = ()) -> int:
+        """Run; returns the exit code. `words` are put on record as the command that was given."""
         with refusals(SMALLER) as refused:
-            from varfilter.experiments import Run
-            from varfilter.runs.run import surroundings, write_whole
-            from varfilter.runs.scores import name_of, score
+            from varfilter.runs.run import Run, surroundings, write_whole
+            from varfilter.runs.scores import name_of, score_run
 
             run = Run.load(self.run)
-            scores = score(
+            scores = score_run(
                 run,
                 split=self.split,
                 bound=self.bound,
@@ -73,7 +74,7 @@ class Evaluate:
                 seed=self.seed,
                 batch_size=self.batch_size,
             )
-            scores |= {"command": ["varfilter", *sys.argv[1:]], **surroundings()}
+            scores |= {"command": list(words), **surroundings()}
             path = run.folder / name_of(scores, run)
             text = json.dumps(scores, indent=1)
             print(text) if self.json else _print(scores, path)
@@ -113,6 +114,11 @@ def _print(scores: dict[str, Any], path: Path) -> None:
     if len(iterations := scores["nats_by_iteration"]) > 1:
         prior, *others = map(_number, iterations)
         print(f"by iteration: {prior} at the prior, then {', '.join(others)}")
+    if (reference := scores["reference"]) is not None:
+        print(
+            f"naive reference: {_number(reference['nats'])} nats per step, {reference['what']};"
+            " a model must be below"
+        )
     print(f"prediction error, in the data's units: {_number(scores['prediction_error'])}")
     if density:
         print("The data are quantised: F of densities = F of probabilities + n log(width).")

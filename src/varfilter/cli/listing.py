@@ -4,9 +4,11 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from varfilter.cli.options import Command
+
 
 @dataclass(frozen=True)
-class ListExperiments:
+class ListExperiments(Command):
     """The experiments that have a name: data, size, length, time, the paper's number.
 
     The paper's number is the free energy in nats per step on the test part; beside it the same
@@ -29,27 +31,26 @@ class ListExperiments:
 
 
 def _described() -> dict[str, dict[str, Any]]:
-    from varfilter.experiments import EXPERIMENTS, Source, table_experiment
-    from varfilter.experiments.expected import cpu_gib, cpu_minutes, h200_minutes
-    from varfilter.experiments.parameters import num_parameters
-    from varfilter.media.catalogue import CATALOGUE, data_folder, locate
+    from varfilter.data.sets.registry import CATALOGUE, data_folder, locate
+    from varfilter.experiments import EXPERIMENTS
+    from varfilter.experiments.costs import cpu_gib, cpu_minutes, h200_minutes, parameters
 
     folder, found = data_folder(), {}
     for name, experiment in EXPERIMENTS.items():
+        # The user's own data are no entry, and always here.
         entry = CATALOGUE.get(experiment.data.source)
         published, schedule = experiment.published, experiment.schedule
-        updates = None
-        if entry is not None:
-            num_batches = -(-entry.expected.sequences[0] // schedule.batch_size)
-            updates = schedule.num_epochs * schedule.updates_per_epoch(num_batches)
+        num_sequences = 1 if entry is None else entry.expected.sequences[0]
+        num_batches = -(-num_sequences // schedule.batch_size)
+        updates = schedule.num_epochs * schedule.updates_per_epoch(num_batches)
         found[name] = {
             "data": experiment.data.source,
-            "is_here": entry is not None and (not entry.places or bool(locate(entry, folder))),
-            "num_parameters": num_parameters(experiment),
+            "is_here": entry is None or not entry.places or bool(locate(entry, folder)),
+            "num_parameters": parameters(name),
             "num_epochs": schedule.num_epochs,
             "num_updates": updates,
             "h200_minutes": h200_minutes(name),
-            "cpu_minutes": None if updates is None else cpu_minutes(name, updates),
+            "cpu_minutes": cpu_minutes(name, updates),
             "cpu_gib": cpu_gib(name),
             "published": published
             and {
@@ -59,19 +60,6 @@ def _described() -> dict[str, dict[str, Any]]:
                 "num_iterations": published.num_iterations,
             },
         }
-    schedule = table_experiment(Source("your own file")).schedule
-    updates = schedule.num_epochs * schedule.updates_per_epoch(1)
-    found["table"] = {
-        "data": "your own file",
-        "is_here": True,
-        "num_parameters": None,
-        "num_epochs": schedule.num_epochs,
-        "num_updates": updates,
-        "h200_minutes": None,
-        "cpu_minutes": cpu_minutes("table", updates),
-        "cpu_gib": None,
-        "published": None,
-    }
     return found
 
 
@@ -86,7 +74,7 @@ def _print(found: dict[str, dict[str, Any]]) -> None:
                 facts["data"] + ("" if facts["is_here"] else " (not here)"),
                 "-" if facts["num_parameters"] is None else f"{facts['num_parameters'] / 1e6:.1f}M",
                 str(facts["num_epochs"]),
-                "-" if facts["num_updates"] is None else str(facts["num_updates"]),
+                str(facts["num_updates"]),
                 _duration(facts["h200_minutes"]),
                 _duration(facts["cpu_minutes"]) + ("" if facts["cpu_gib"] is None else "*"),
                 f"{published['nats']:g} ({published['corrected']:g})" if published else "-",

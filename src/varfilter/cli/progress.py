@@ -5,29 +5,29 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from rich.table import Table
+import jax
+import numpy as np
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
 
-    from varfilter.cli.overrides import Options
-    from varfilter.experiments import Run
-    from varfilter.runs.training import Event, Stopped, Updated, Validated
+from varfilter._arguments import require_library
+from varfilter.cli.options import TrainOptions
+from varfilter.runs.run import Run
+from varfilter.runs.training import Event, Resumed, Stopped, Updated, Validated
 
 # Between two lines where nobody watches, and between two pictures where somebody does.
 SECONDS_PER_LINE = 5.0
 SECONDS_PER_PICTURE = 0.25
 
-Show = Callable[["Event"], "Stopped | None"]
+Show = Callable[[Event], Stopped | None]
 
 
 @contextmanager
-def shown_by(run: "Run", options: "Options") -> Iterator[Show]:
+def shown_by(run: Run, options: TrainOptions) -> Iterator[Show]:
     """A function that shows an event, and returns it if it is the end."""
-    from rich.console import Console
-
-    from varfilter.runs.training import Resumed, Stopped
-
     console = Console(stderr=True)
     with ExitStack() as stack:
         viewers: list[Any] = []
@@ -37,7 +37,7 @@ def shown_by(run: "Run", options: "Options") -> Iterator[Show]:
             viewer = _Live if console.is_terminal else _Lines
             viewers.append(stack.enter_context(viewer(console, run, options.max_updates)))
 
-        def show(event: "Event") -> "Stopped | None":
+        def show(event: Event) -> Stopped | None:
             if isinstance(event, Resumed):
                 _print_resumed(event, quiet=options.quiet)
             for viewer in viewers:
@@ -61,7 +61,7 @@ class _Pace:
         self.max_updates = max_updates
         self.seen: deque[tuple[int, float]] = deque(maxlen=50)
 
-    def add(self, event: "Updated") -> None:
+    def add(self, event: Updated) -> None:
         self.seen.append((event.step, time.perf_counter()))
 
     @property
@@ -71,7 +71,7 @@ class _Pace:
         (first, begin), (last, end) = self.seen[0], self.seen[-1]
         return (last - first) / max(end - begin, 1e-9)
 
-    def left(self, event: "Updated") -> float | None:
+    def left(self, event: Updated) -> float | None:
         """Seconds to the end."""
         end = min(event.num_updates, self.max_updates or event.num_updates)
         return None if self.per_second is None else max(end - event.step, 0) / self.per_second
@@ -80,7 +80,7 @@ class _Pace:
 class _Lines:
     """One line for a validation, at most every few seconds, and the last one."""
 
-    def __init__(self, console: Any, run: "Run", max_updates: int | None):
+    def __init__(self, console: Any, run: Run, max_updates: int | None):
         self.pace = _Pace(max_updates)
         self.updated: Updated | None = None
         self.waiting: str | None = None
@@ -92,9 +92,7 @@ class _Lines:
     def __exit__(self, *_: Any) -> None:
         self._print()
 
-    def show(self, event: "Event") -> None:
-        from varfilter.runs.training import Updated, Validated
-
+    def show(self, event: Event) -> None:
         if isinstance(event, Updated):
             self.updated = event
             self.pace.add(event)
@@ -103,7 +101,7 @@ class _Lines:
             if time.perf_counter() - self.last >= SECONDS_PER_LINE:
                 self._print()
 
-    def _line(self, event: "Validated") -> str:
+    def _line(self, event: Validated) -> str:
         line, train = event.line, event.line["train"]
         parts = ""
         if "kl" in train:
@@ -127,9 +125,7 @@ class _Lines:
 class _Live:
     """A table that is drawn again and again in its place."""
 
-    def __init__(self, console: Any, run: "Run", max_updates: int | None):
-        from rich.live import Live
-
+    def __init__(self, console: Any, run: Run, max_updates: int | None):
         self.name = run.experiment.name
         self.pace = _Pace(max_updates)
         self.valid: dict[str, Any] | None = None
@@ -145,9 +141,7 @@ class _Live:
     def __exit__(self, *error: Any) -> None:
         self.live.__exit__(*error)
 
-    def show(self, event: "Event") -> None:
-        from varfilter.runs.training import Updated, Validated
-
+    def show(self, event: Event) -> None:
         if isinstance(event, Validated):
             self.valid = event.line
         if not isinstance(event, Updated):
@@ -157,11 +151,7 @@ class _Live:
             self.live.update(self._picture(event), refresh=True)
             self.last = time.perf_counter()
 
-    def _picture(self, event: "Updated") -> "Table":
-        import jax
-        import numpy as np
-        from rich.table import Table
-
+    def _picture(self, event: Updated) -> Table:
         means = jax.tree.map(lambda m: np.mean(m, axis=0), jax.device_get(event.metrics))
         picture = Table.grid(padding=(0, 2))
         rate, left = self.pace.per_second, self.pace.left(event)
@@ -189,9 +179,7 @@ class _Scalars:
     def __init__(self, writer: Any):
         self.writer = writer
 
-    def show(self, event: "Event") -> None:
-        from varfilter.runs.training import Validated
-
+    def show(self, event: Event) -> None:
         if not isinstance(event, Validated):
             return
         for part in ("train", "valid"):
@@ -204,9 +192,7 @@ class _Scalars:
 
 
 @contextmanager
-def _scalars(run: "Run") -> Iterator[_Scalars]:
-    from varfilter._arguments import require_library
-
+def _scalars(run: Run) -> Iterator[_Scalars]:
     writer = require_library("tensorboardX", extra="tensorboard").SummaryWriter(
         str(run.folder / "tensorboard")
     )

@@ -1,22 +1,16 @@
-"""`varfilter train`: an experiment by name, the user's own table, or a run that goes on."""
+"""`varfilter train`: an experiment by name, the user's own data, or a run that goes on."""
 
 import sys
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import tyro
 
 from varfilter.cli.errors import refusals
-from varfilter.cli.overrides import Options, meant_by, overridden
+from varfilter.cli.options import Command, Target, TrainOptions, meant_by, overridden
 from varfilter.cli.signals import Stopping
-
-if TYPE_CHECKING:
-    from jax.sharding import Mesh
-
-    from varfilter.experiments import Experiment, Run
-    from varfilter.runs.training import Stopped
 
 SMALLER = (
     "Give a smaller --schedule.batch-size or --schedule.num-steps, or smaller sizes of the model."
@@ -24,7 +18,7 @@ SMALLER = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Train(Options):
+class Train(TrainOptions, Command):
     """Train: an experiment by its name, your own table or recordings, or a run begun earlier.
 
     Every field of the experiment is an option; `varfilter train EXPERIMENT --help` lists them
@@ -47,52 +41,59 @@ class Train(Options):
     ]
     """A name of `varfilter list`, a table, a folder of recordings, or the folder of a run."""
 
+    @classmethod
+    def main(cls, prog: str, words: Sequence[str]) -> int:
+        """Parse the first word, which says what the options are, then those; and train."""
+        if {"-h", "--help"}.issuperset(words):
+            return super().main(prog, ["--help"])
+        word, *rest = words
+        if word.startswith("-"):
+            print(
+                f"The experiment comes first: `varfilter train EXPERIMENT {word} ...`."
+                " `varfilter list` shows the names.",
+                file=sys.stderr,
+            )
+            return 2
+        with refusals(SMALLER) as refused:
+            target = meant_by(word)
+            experiment, options = overridden(
+                target, rest, prog=f"{prog} {word}", description=_description(target.experiment)
+            )
+            return _train(replace(target, experiment=experiment), options)
+        return refused.code
+
     def __call__(self) -> int:
-        """Run; the words are parsed again, with every field of the experiment as an option."""
-        return train_command(sys.argv[2:])
+        """Run with these options alone; returns the exit code."""
+        return self.main("varfilter train", [self.what])
 
 
-def train_command(words: Sequence[str]) -> int:
-    """`varfilter train WORDS ...`; returns the exit code."""
-    if words[0].startswith("-"):
-        print(
-            f"The experiment comes first: `varfilter train EXPERIMENT {words[0]} ...`."
-            " `varfilter list` shows the names.",
-            file=sys.stderr,
-        )
-        return 2
-    word, *rest = words
-    with refusals(SMALLER) as refused:
-        meant = meant_by(word, rest)
-        experiment, options = overridden(
-            meant, rest, prog=f"varfilter train {word}", description=_description(meant.experiment)
-        )
-        return _train(experiment, options)
-    return refused.code
-
-
-def _train(experiment: "Experiment", options: Options) -> int:
+def _train(target: Target, options: TrainOptions) -> int:
     from varfilter._arguments import require_library
     from varfilter.cli.progress import shown_by
     from varfilter.devices import in_any_process, is_first_process
-    from varfilter.experiments import Run, train
+    from varfilter.media import load
+    from varfilter.runs.run import Run
+    from varfilter.runs.training import train_run
 
-    out = options.out
+    experiment, out, begun = target.experiment, options.out, target.run
     assert out is not None
-    _require_seconds(options.checkpoint_seconds)
+    if not options.checkpoint_seconds >= 0.0:
+        raise ValueError(
+            f"`--checkpoint-seconds` must not be negative; got {options.checkpoint_seconds}."
+        )
     if options.tensorboard:
         require_library("tensorboardX", extra="tensorboard")
     devices = _devices(experiment, together=options.distributed)
     if not is_first_process():
         options = replace(options, quiet=True, tensorboard=False)
-    loaded = experiment.data.load()
-    run = Run.begin(out, experiment, loaded)
-    notes = () if options.quiet else loaded.notes
-    for note in notes:
+    is_known = begun is not None and begun.experiment.data == experiment.data
+    dataset = begun.dataset if is_known else load(experiment.data)
+    run = Run.begin(out, experiment, dataset)
+    for note in () if options.quiet else dataset.notes:
         print(note, file=sys.stderr)
-    events = train(
+    events = train_run(
         run,
-        loaded.dataset,
+        dataset,
         max_updates=options.max_updates,
         seconds_per_checkpoint=options.checkpoint_seconds,
         devices=devices,
@@ -122,7 +123,7 @@ def _train(experiment: "Experiment", options: Options) -> int:
     return 130 if stopped is None else 0
 
 
-def _devices(experiment: "Experiment", *, together: bool) -> "Mesh | None":
+def _devices(experiment: Any, *, together: bool) -> Any:
     """All devices of all processes, to share each batch; None where there is only one."""
     import jax
 
@@ -133,16 +134,11 @@ def _devices(experiment: "Experiment", *, together: bool) -> "Mesh | None":
     return device_mesh(experiment.schedule.batch_size) if jax.device_count() > 1 else None
 
 
-def _require_seconds(seconds: float) -> None:
-    if not seconds >= 0.0:
-        raise ValueError(f"`--checkpoint-seconds` must not be negative; got {seconds}.")
-
-
-def _how_to_go_on(run: "Run", before: str) -> str:
+def _how_to_go_on(run: Any, before: str) -> str:
     return f"{before} To go on: varfilter train {run.folder}"
 
 
-def _print_end(run: "Run", stopped: "Stopped") -> None:
+def _print_end(run: Any, stopped: Any) -> None:
     print(f"Done at step {stopped.step}: {stopped.reason}.")
     print(f"run: {run.folder}")
     if stopped.best.step:
@@ -152,7 +148,7 @@ def _print_end(run: "Run", stopped: "Stopped") -> None:
     print(f"next: varfilter evaluate {run.folder}\n      varfilter report {run.folder}")
 
 
-def _description(experiment: "Experiment") -> str:
+def _description(experiment: Any) -> str:
     published = experiment.published
     paper = ""
     if published is not None:

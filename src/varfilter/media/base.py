@@ -81,7 +81,7 @@ class AbstractMedium(ABC):
     - `endings` are those of the files that samples are written to, its own first.
     - `num_steps` of a sequence are filtered in one dispatch, and `num_samples` draws make a
       prediction: a step of video is large.
-    - `inputs` says what `varfilter filter` takes, for people.
+    - `inputs` says what `varfilter filter` takes, and `ones` what people call elements that are 1.
     """
 
     name: ClassVar[str]
@@ -94,6 +94,7 @@ class AbstractMedium(ABC):
     num_steps: ClassVar[int] = 64
     num_samples: ClassVar[int] = 128
     inputs: ClassVar[str] = "a .npy file of rows like those of the data"
+    ones: ClassVar[str] = "ones"
     gallery: ClassVar[Gallery] = Gallery()
     inspection: ClassVar[Inspection] = Inspection()
     has_reconstructions: ClassVar[bool] = True

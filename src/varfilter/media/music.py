@@ -54,6 +54,7 @@ class MusicMedium(AbstractMedium):
     suffixes = frozenset({".mid", ".midi"})
     endings = (".mid", ".midi", ".npz")
     inputs = "a MIDI file, a folder of them, or rolls (.pickle, .mat, .npz)"
+    ones = "notes"
     inspection = Inspection(num_sequences=8)
     caption = (
         "Notes (dark: they sound), their predicted probabilities before each step was heard, the"

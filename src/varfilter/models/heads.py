@@ -7,7 +7,7 @@ from typing import ClassVar, Protocol, runtime_checkable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Key, PRNGKeyArray
 
 from varfilter._arguments import require_positive
 from varfilter.distributions import (
@@ -65,7 +65,7 @@ class LatentHead(eqx.Module):
     mean: eqx.nn.Linear
     log_var: eqx.nn.Linear
 
-    def __init__(self, hidden_size: int, latent_size: int, *, keys: PRNGKeyArray):
+    def __init__(self, hidden_size: int, latent_size: int, *, keys: Key[Array, " 2"]):
         key_mean, key_log_var = keys
         self.mean = linear(hidden_size, latent_size, key=key_mean)
         self.log_var = linear(hidden_size, latent_size, key=key_log_var)

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from varfilter.data.dataset import Dataset
+from varfilter.data.dataset import Dataset, Family
+from varfilter.distributions import DiscretizedNormal
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,7 @@ class Entry:
 
     - `medium`: what it records, by the name that the medium has in `varfilter.media`.
     - `observation`: the shape of one observation, as read without options.
+    - `family`: the distribution of its elements; what the width of a level is, the reader says.
     - `reader`: the function that reads it from the place where it lies, with options.
     - `checker`: the function that judges the set, where comparing it with `expected` is not all.
     - `places`: where it may lie in the data folder, the usual place first; none: it is simulated.
@@ -79,6 +81,7 @@ class Entry:
     needs: tuple[str, str] | None = None
     by_hand: str = ""
     is_large: bool = False
+    family: Family = Family(DiscretizedNormal, width=1.0)  # noqa: RUF009
 
     @property
     def read(self) -> Callable[..., Dataset]:

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from varfilter._arguments import nearest
-from varfilter.data.dataset import Dataset
+from varfilter.data.dataset import Dataset, Family
 from varfilter.data.sets.entry import Entry, Expected, Item
+from varfilter.distributions import Bernoulli
 
 
 def _music(
@@ -48,6 +49,7 @@ def _music(
         expected,
         places=tuple(dict.fromkeys(f"music/{file}" for file in names)),
         sources=sources,
+        family=Family(Bernoulli),
     )
 
 

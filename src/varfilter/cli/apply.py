@@ -1,0 +1,208 @@
+"""`varfilter filter`, `forecast` and `sample`: a trained run at work."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from varfilter.cli.errors import refusals
+from varfilter.cli.options import (
+    Command,
+    Input,
+    Levels,
+    Number,
+    Out,
+    RunFolder,
+    named,
+    require_place,
+)
+
+SMALLER = "Give a smaller --num-samples."
+
+
+@dataclass(frozen=True)
+class Filter(Command):
+    """Filter new data with a trained run: the prediction of each step, and how surprising it was.
+
+    INPUT is of the kind the run was trained on: a table, a MIDI file or rolls, a sound file, a
+    video or a folder of images; or a folder of such files. It is read with the run's scaling and
+    rate; the training data need not be there. The first step of a sequence is given, and has no
+    prediction.
+
+    INPUT - is for tables as they come: a JSON object a line on standard input, with the names of
+    the columns; null or absent is missing. The columns of time and sequence may be there. A row
+    goes out before the next line is waited for, and its prediction was made before its line came.
+    A bad line ends it with exit code 2, after all that came before was written.
+
+    examples:
+      varfilter filter runs/pumps new.csv --out filtered.csv
+      varfilter filter runs/srnn-jsb-avf song.mid --out song.jsonl
+      tail -f readings.jsonl | varfilter filter runs/pumps - --levels 0.05 0.95
+    """
+
+    run: RunFolder
+    """The folder of a run."""
+    input: Input
+    """The data to filter; - for JSON lines on standard input."""
+    out: Out = None
+    """.jsonl, .csv, .parquet or .npz (JSON lines to standard output)."""
+    latents: bool = False
+    """With the mean and the spread of the latents."""
+    seed: Number = 0
+    """All randomness comes from this number."""
+    num_samples: Annotated[int | None, named("N")] = None
+    """Draws of the latent for each prediction (128; 16 for video)."""
+    levels: Levels = ()
+    """With these quantiles of the prediction, such as 0.05 0.95."""
+    skip_bad_lines: bool = False
+    """Leave out bad lines of standard input, and go on."""
+
+    def __call__(self) -> int:
+        """Run; returns the exit code."""
+        with refusals(SMALLER) as refused:
+            from varfilter.media import write_rows
+            from varfilter.runs.applied import apply_run, filter_data
+
+            run = _opened(self.run, self.out)
+            options = {
+                "seed": self.seed,
+                "num_samples": self.num_samples,
+                "levels": self.levels,
+                "latents": self.latents,
+            }
+            if self.input == "-":
+                live = _live(apply_run(run, **options), skip_bad_lines=self.skip_bad_lines)
+                write_rows(live.rows(sys.stdin.buffer), self.out)
+                return _code_after(live)
+            write_rows(filter_data(run, self.input, **options), self.out)
+        return refused.code
+
+
+@dataclass(frozen=True)
+class Forecast(Command):
+    """How data may go on: mean and quantiles of each step ahead, with a trained run.
+
+    INPUT is as for `varfilter filter`; each of its sequences is filtered to its end, and the
+    futures begin there. With INPUT - the lines are read until there are no more.
+
+    examples:
+      varfilter forecast runs/pumps new.csv --horizon 24
+      varfilter forecast runs/pumps new.csv --horizon 24 --levels 0.1 0.9 --out ahead.csv
+    """
+
+    run: RunFolder
+    """The folder of a run."""
+    input: Input
+    """The data to go on from; - for JSON lines on standard input."""
+    horizon: Annotated[int, tyro.conf.arg(metavar="H")]
+    """How many steps ahead."""
+    levels: Levels = (0.05, 0.5, 0.95)
+    """The quantiles to give."""
+    num_samples: Number = 256
+    """How many futures to draw."""
+    out: Out = None
+    """.jsonl, .csv, .parquet or .npz (JSON lines to standard output)."""
+    seed: Number = 0
+    """All randomness comes from this number."""
+    skip_bad_lines: bool = False
+    """Leave out bad lines of standard input, and go on."""
+
+    def __call__(self) -> int:
+        """Run; returns the exit code."""
+        with refusals(f"{SMALLER[:-1]} or --horizon.") as refused:
+            from varfilter._arguments import require_positive
+            from varfilter.media import write_rows
+            from varfilter.prediction import require_levels
+            from varfilter.runs.applied import apply_run, forecast_data
+
+            require_positive("--horizon", self.horizon)
+            run = _opened(self.run, self.out)
+            options = {
+                "seed": self.seed,
+                "num_samples": self.num_samples,
+                "levels": require_levels(self.levels),
+            }
+            if self.input == "-":
+                live = _live(apply_run(run, **options), skip_bad_lines=self.skip_bad_lines)
+                write_rows(live.forecast_rows(sys.stdin.buffer, self.horizon), self.out)
+                return _code_after(live)
+            write_rows(forecast_data(run, self.input, self.horizon, **options), self.out)
+        return refused.code
+
+
+@dataclass(frozen=True)
+class Sample(Command):
+    """Sequences that a trained model makes up: music to hear, videos to watch, tables to open.
+
+    Music is written as .mid, sound as .wav, videos as .gif, tables as .csv (or .jsonl, .parquet);
+    .npz holds any. Several sequences are numbered files, or one table with a column `sequence`.
+
+    examples:
+      varfilter sample runs/srnn-jsb-avf --out tune.mid --num-steps 64
+      varfilter sample runs/pumps --out pumps.csv --num-sequences 10
+    """
+
+    run: RunFolder
+    """The folder of a run."""
+    out: Out = None
+    """The file to write (sample.mid, .wav, .gif or .csv, by the kind of the data)."""
+    num_steps: Number = 100
+    """Steps of each sequence."""
+    num_sequences: Number = 1
+    """How many sequences."""
+    seed: Number = 0
+    """All randomness comes from this number."""
+
+    def __call__(self) -> int:
+        """Run; returns the exit code."""
+        with refusals("Give a smaller --num-steps.") as refused:
+            from varfilter.media import write_samples
+            from varfilter.runs.applied import sample_run
+            from varfilter.runs.run import Run
+
+            run = Run.load(self.run)
+            endings = run.medium.endings
+            out = Path(f"sample{endings[0]}") if self.out is None else self.out
+            require_place(out, endings)
+            xs = sample_run(run, self.num_steps, self.num_sequences, seed=self.seed)
+            for path in write_samples(out, run.template, xs):
+                print(path)
+        return refused.code
+
+
+def _opened(folder: Path, out: Path | None) -> Any:
+    """The run in a folder; refused first is an `out` that cannot hold its rows."""
+    from varfilter.media.formats import require_ending
+    from varfilter.runs.run import Run
+
+    require_place(out)
+    run = Run.load(folder)
+    if out is not None:
+        require_ending(out, num_elements=run.medium.cell_size(run.template))
+    return run
+
+
+def _live(applied: Any, *, skip_bad_lines: bool) -> Any:
+    """What filters the lines of standard input; bad ones are told to people, beside the rows."""
+    from varfilter.runs.live import LiveFilter
+
+    return LiveFilter(applied, _tell, skip_bad_lines=skip_bad_lines)
+
+
+def _tell(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)
+
+
+def _code_after(live: Any) -> int:
+    """The exit code after the last line."""
+    if live.interrupted:
+        _tell("Interrupted.")
+        return 130
+    if live.refused:
+        _tell("Stopped there. To leave such lines out and go on: --skip-bad-lines.")
+        return 2
+    if live.num_bad:
+        _tell(f"{live.num_bad} of {live.num_lines} lines were bad, and left out.")
+    return 0
