@@ -266,7 +266,7 @@ def test_refusals_are_a_line_and_exit_code_2(world, varfilter, tmp_path):
         (("filter", run, new, "--levels", "5"), "`levels`"),
         (("forecast", run, new, "--horizon", "0"), "`--horizon`"),
         (("forecast", run, other, "--horizon", "1"), "lacks the columns"),
-        (("sample", run, "--out", tmp_path / "x.mid"), "must end in .csv"),
+        (("sample", run, "--out", tmp_path / "x.mid"), "must end in one of .csv"),
         (("sample", tmp_path / "none"), "does not exist"),
         (("sample", run, "--num-steps", "0"), "`num_steps`"),
     ]:
