@@ -21,10 +21,10 @@ from typing import Any
 import jax
 import numpy as np
 from rich.console import Console
+from varfilter.experiments.parameters import OBSERVATIONS
 
 from varfilter.data import Dataset, Ragged
 from varfilter.experiments import EXPERIMENTS, Experiment, named
-from varfilter.experiments.parameters import OBSERVATIONS
 from varfilter.training.updates import fit
 
 NUM_TIMED = 3

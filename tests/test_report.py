@@ -10,9 +10,12 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from varfilter.cli.report import Report
+from varfilter.experiments.tables import table_experiment
+from varfilter.report.calibration import NOMINAL, coverage, reliability
+from varfilter.report.reproduce import wanted_by
 
 from browser import look_at
-from varfilter.cli.report import Report
 from varfilter.data import Ragged
 from varfilter.experiments import (
     AVF,
@@ -29,13 +32,10 @@ from varfilter.experiments import (
     train,
 )
 from varfilter.experiments.models import TableSizes
-from varfilter.experiments.tables import table_experiment
 from varfilter.media.catalogue import Loaded
 from varfilter.plots.curves import improvement
 from varfilter.report import report, reproduce
-from varfilter.report.calibration import NOMINAL, coverage, reliability
 from varfilter.report.inspection import look, loudest_window, most_surprising
-from varfilter.report.reproduce import wanted_by
 from varfilter.report.summary import command, labels, training_seconds
 from varfilter.training.evaluation import evaluate
 

@@ -25,16 +25,16 @@ import jax
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
+from varfilter.cli.overrides import meant_by, overridden
+from varfilter.experiments.expected import H200_MINUTES, cpu_minutes
+from varfilter.experiments.parameters import OBSERVATIONS, num_parameters
 
 import varfilter as vf
 from refusals import as_users_run_it  # noqa: F401
 from varfilter import _saved, cli
-from varfilter.cli.overrides import meant_by, overridden
 from varfilter.data import Dataset, Family, Ragged
 from varfilter.experiments import AVF, EXPERIMENTS, Baseline, Run, Source
-from varfilter.experiments.expected import H200_MINUTES, cpu_minutes
 from varfilter.experiments.experiment import differences, from_json
-from varfilter.experiments.parameters import OBSERVATIONS, num_parameters
 from varfilter.runs.run import Trained
 from varfilter.runs.scores import _in_density_units, score
 from varfilter.runs.training import Best, Resumed, Updated, Validated, train

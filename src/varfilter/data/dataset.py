@@ -52,9 +52,9 @@ class Scaling:
 
     @staticmethod
     def standardizing(values: np.ndarray, *, axis: int | None = None) -> "Scaling":
-        """To zero mean and unit spread over `values`, NaN left out: all of it, or by column.
+        """The scaling that brings `values` to zero mean and unit spread, NaN left out.
 
-        `axis=0` is by column. A constant is only centred: there is no spread to divide by.
+        One number serves for all of them, or with `axis=0` one for each column. A constant is only centred: there is no spread to divide by.
         """
         if axis not in (None, 0):
             raise ValueError(f"`axis` must be None (one for all) or 0 (by column); got {axis}.")
@@ -82,12 +82,12 @@ class Scaling:
         return Scaling(*(float(v) if axis is None else v for v in (mean, std)))
 
     def __call__(self, values: Any) -> Any:
-        """From the recording's units to the model's; whole numbers become float32."""
+        """Values in the model's units, from the recording's; whole numbers become float32."""
         values = _floating(values)
         return (values - _like(self.offset, values)) / _like(self.scale, values)
 
     def restore(self, xs: Any) -> Any:
-        """From the model's units back to the recording's."""
+        """Values in the recording's units, from the model's."""
         xs = _floating(xs)
         return xs * _like(self.scale, xs) + _like(self.offset, xs)
 
@@ -174,7 +174,7 @@ class Dataset:
 
     @property
     def families(self) -> tuple[Family, ...]:
-        """One for each column of a table; else the one that all elements share."""
+        """The families of the columns of a table; else the one that all elements share."""
         return self.family if isinstance(self.family, tuple) else (self.family,)
 
     @property
@@ -205,7 +205,7 @@ class Dataset:
         return {name: values[..., i] for i, name in enumerate(self.columns)}
 
     def sha256(self) -> str:
-        """Of the numbers of all splits and how they are scaled: two runs saw the same data."""
+        """The hash of the numbers of all splits and their scale: two runs saw the same data."""
         digest = hashlib.sha256()
         for split in SPLITS:
             ragged = self.split(split)

@@ -47,7 +47,7 @@ class Built(NamedTuple):
 
 
 class Keys(NamedTuple):
-    """All randomness of a run: of the parameters, of training, of validation."""
+    """The random keys of a run: of its parameters, of training, of validation."""
 
     model: Any
     filter: Any

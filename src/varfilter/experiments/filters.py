@@ -56,7 +56,7 @@ class AVF:
     """Draws of z_t for each free energy."""
 
     def build(self, model: AbstractModel, key: PRNGKeyArray) -> AbstractInference:
-        """For this model."""
+        """Build it for this model."""
         update = Highway if self.update == "highway" else LearnedStep
         return Iterative(
             model,
@@ -84,7 +84,7 @@ class Baseline:
     """SRNN: q sees z_{t-1} too, and its mean is added to the prior's (Fraccaro et al.)."""
 
     def build(self, model: AbstractModel, key: PRNGKeyArray) -> AbstractInference:
-        """For this model."""
+        """Build it for this model."""
         if self.residual and not isinstance(model, SRNN):
             raise ValueError(
                 "`filter.inference.residual` is for SRNN alone; the model is a"
@@ -110,12 +110,12 @@ class Descent:
     num_iterations: int = 20
     """Steps of Adam at each time step."""
     learning_rate: float = 0.2
-    """Of Adam; it falls to zero over the iterations."""
+    """Adam's learning rate; it falls to zero over the iterations."""
     num_samples: int = 1
     """Draws of z_t for each free energy."""
 
     def build(self, model: AbstractModel, key: PRNGKeyArray) -> AbstractInference:
-        """For any model; nothing is drawn from `key`."""
+        """Build it for any model; nothing is drawn from `key`."""
         schedule = optax.cosine_decay_schedule(self.learning_rate, self.num_iterations)
         return GradientDescent(
             optax.adam(schedule), num_iterations=self.num_iterations, num_samples=self.num_samples
@@ -131,10 +131,10 @@ class FilterChoice:
     bound: Bound = "elbo"
     """elbo: the free energy; iwae and fivo: particles, without and with resampling."""
     num_particles: int = 16
-    """Of iwae and fivo."""
+    """How many particles iwae and fivo have."""
 
     def build(self, model: AbstractModel, key: PRNGKeyArray) -> AbstractFilter:
-        """For this model."""
+        """Build it for this model."""
         return filter_with(self.inference.build(model, key), self.bound, self.num_particles)
 
 

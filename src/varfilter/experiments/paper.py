@@ -86,8 +86,9 @@ def _videos() -> tuple[Experiment, ...]:
     schedule = Schedule(num_epochs=100, batch_size=20, num_steps=21)
     return (
         Experiment(
-            "svg-kth-baseline", source_of("kth"), SVGSizes(), FilterChoice(Baseline(hidden_size=256)),
-            Optimizers(), schedule, published=Published("table-2", 15097, 15297),
+            "svg-kth-baseline", source_of("kth"), SVGSizes(),
+            FilterChoice(Baseline(hidden_size=256)), Optimizers(), schedule,
+            published=Published("table-2", 15097, 15297),
         ),
         Experiment(
             "svg-kth-avf", source_of("kth"), SVGSizes(), FilterChoice(AVF(num_layers=1)),
@@ -97,7 +98,7 @@ def _videos() -> tuple[Experiment, ...]:
 
 
 def _at_hand(experiment: Experiment) -> Experiment:
-    """The same on the free data of its kind; there is no published number."""
+    """The experiment on the free data of its kind, for which there is no published number."""
     model, data, method = experiment.name.split("-")
     other = {"timit": "timit-sample", "kth": "weizmann"}[data]
     found = replace(

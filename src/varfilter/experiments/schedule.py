@@ -19,7 +19,7 @@ class Adam:
     """Adam with a learning rate that falls by a factor each epoch."""
 
     learning_rate: float = 1e-4
-    """In the first epoch."""
+    """The learning rate of the first epoch."""
     decay: float = 0.999
     """The learning rate is multiplied by this after each epoch."""
     epsilon: float = 1e-8
@@ -41,7 +41,7 @@ class Adam:
             )
 
     def build(self, steps_per_epoch: int) -> optax.GradientTransformation:
-        """For an optimizer that makes so many steps an epoch."""
+        """Build the optimizer for training that makes so many of its steps an epoch."""
         rate = optax.exponential_decay(
             self.learning_rate, steps_per_epoch, self.decay, staircase=True
         )
@@ -55,19 +55,19 @@ class Adam:
 
 @dataclass(frozen=True)
 class Optimizers:
-    """One for the model (theta), one for the inference network (phi)."""
+    """The optimizer of the model (theta) and that of the inference network (phi)."""
 
     theta: Adam = Adam()
-    """Of the model."""
+    """The optimizer of the model."""
     phi: Adam = Adam()
-    """Of the inference network."""
+    """The optimizer of the inference network."""
     num_phi_steps: int = 24
     """AVF: steps of phi for each of theta, on slices of the recorded problems."""
 
     def learner(
         self, filter: AbstractFilter, updates_per_epoch: int, *, complete: bool
     ) -> TimeParallel | EndToEnd:
-        """All steps at once where the inference is local, else end to end."""
+        """The learner that fits the filter: all steps at once where its inference is local."""
         theta = self.theta.build(updates_per_epoch)
         if isinstance(filter, VariationalFilter) and filter.inference.is_local:
             return TimeParallel(
@@ -86,7 +86,7 @@ class Schedule:
     num_epochs: int = 800
     """How long to train."""
     batch_size: int = 16
-    """Windows in a batch."""
+    """How many windows a batch has."""
     num_steps: int | None = 25
     """Steps in a window; the first is conditioned on, and not scored. None: 64, or fewer where
     that would leave out more than one training sequence in ten."""
@@ -118,13 +118,13 @@ class Schedule:
             )
 
     def updates_per_epoch(self, num_batches: int) -> int:
-        """For data with so many batches in one pass."""
+        """How many updates an epoch has, for data with so many batches in one pass."""
         if self.windows_per_epoch is None:
             return num_batches
         return max(1, -(-self.windows_per_epoch // self.batch_size))
 
     def window_steps(self, lengths: np.ndarray) -> int:
-        """For training sequences of so many steps each."""
+        """How many steps a window has, for training sequences of so many steps each."""
         if self.num_steps is not None:
             return self.num_steps
         if not lengths.size:
@@ -132,7 +132,7 @@ class Schedule:
         return max(2, min(LONGEST_WINDOW, int(np.quantile(lengths, 0.1, method="lower"))))
 
     def thinning(self) -> Thinning | None:
-        """What is hidden of each training window; None: nothing."""
+        """What is hidden of each training window; None if nothing is."""
         if self.hidden_elements == self.hidden_gaps == 0.0:
             return None
         return Thinning(self.hidden_elements, self.hidden_gaps)

@@ -45,7 +45,7 @@ class Source:
 
 
 class NewSequence(NamedTuple):
-    """One sequence to be filtered: rows in the user's units, observations in the model's, times."""
+    """A sequence to be filtered: rows in the user's units, observations in the model's, times."""
 
     name: str | int
     rows: np.ndarray
@@ -54,7 +54,7 @@ class NewSequence(NamedTuple):
 
 
 class Gallery(NamedTuple):
-    """At most how much of a data set a figure of it shows, and what it says of missing values."""
+    """How much of a data set a figure of it shows at most, and what it says of gaps."""
 
     num_sequences: int = 4
     num_rows: int = 200
@@ -212,7 +212,7 @@ class AbstractMedium(ABC):
     # Writing what a model makes up
 
     def write(self, path: Path, dataset: Dataset, xs: np.ndarray) -> None:
-        """One recording in this medium's own format; .npz is written for it."""
+        """Write one recording in the medium's own format, which is not .npz."""
         raise NotImplementedError
 
     def write_samples(

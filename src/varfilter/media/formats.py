@@ -137,7 +137,7 @@ def _csv_line(values: Iterable[Any]) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON has it; a vector of which all is missing is missing."""
+    """The value as JSON has it; a vector of which all is missing is missing."""
     if isinstance(value, Vector | np.ndarray):
         array = value.values if isinstance(value, Vector) else value
         if array.dtype.kind == "f" and np.isnan(array).all():
@@ -233,7 +233,7 @@ def _text(value: Any) -> str | None:
 
 
 def _endless(value: Any) -> Any:
-    """As `_plain`, but infinities have a name in CSV."""
+    """The value as CSV has it: as JSON does, but infinities have a name."""
     if isinstance(value, float | np.floating) and math.isinf(value):
         return str(float(value))
     return _plain(value)

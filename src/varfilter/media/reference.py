@@ -1,5 +1,6 @@
 """The score of a naive predictor, in the units of a model's: what a model must beat."""
 
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -9,6 +10,8 @@ from varfilter.data.dataset import Dataset, Family
 
 # No probability is less: a level that the naive predictor rules out costs 700 nats, not infinity.
 SMALLEST = 1e-304
+# Training numbers that tell a spread well enough; all of a large set would take minutes.
+MOST_NUMBERS = 1 << 25
 
 
 class Reference(NamedTuple):
@@ -23,16 +26,11 @@ def marginal_reference(dataset: Dataset, split: str) -> Reference:
 
     Frequencies have one added to either count, so that none is 0.
     """
-    train = _observed(dataset, dataset.train.values)
-    count = np.maximum((~np.isnan(train)).sum(0), 1)
-    mean = np.nansum(train, axis=0) / count
-    frequency = (np.nansum(train, axis=0) + 1.0) / (count + 2.0)
-    spread = np.sqrt(np.nansum((train - mean) ** 2, axis=0) / count)
-    centre = np.where(_are_binary(dataset), frequency, mean)
-    scores = [
-        _nats(dataset, xs[1:], np.broadcast_to(centre, xs[1:].shape), spread)
-        for xs in _sequences(dataset, split)
-    ]
+    count, total, square = _sums(_training(dataset))
+    mean = total / np.maximum(count, 1)
+    spread = np.sqrt(np.maximum(square / np.maximum(count, 1) - mean**2, 0.0))
+    centre = np.where(_are_binary(dataset), (total + 1.0) / (count + 2.0), mean)
+    scores = [_nats(dataset, xs[1:], centre[None], spread) for xs in _sequences(dataset, split)]
     return Reference("each element by its mean and spread in training", float(np.mean(scores)))
 
 
@@ -41,14 +39,13 @@ def last_value_reference(dataset: Dataset, split: str) -> Reference:
 
     What is 0 or 1 stays so with the frequency with which it did in training.
     """
-    pairs = [(_last_seen(xs)[:-1], xs[1:]) for xs in _sequences(dataset, "train")]
-    before, after = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
-    changes = after - before
-    count = np.maximum((~np.isnan(changes)).sum(0), 1)
-    spread = np.sqrt(np.nansum(changes**2, axis=0) / count)
-    stays = ((changes == 0).sum(0) + 1.0) / (count + 2.0)
-    train = _observed(dataset, dataset.train.values)
-    mean = np.nansum(train, axis=0) / np.maximum((~np.isnan(train)).sum(0), 1)
+    count, total, _ = _sums(_training(dataset))
+    mean = total / np.maximum(count, 1)
+    changes = (xs[1:] - _last_seen(xs)[:-1] for xs in _training(dataset))
+    num_changes, _, square = _sums(changes)
+    spread = np.sqrt(square / np.maximum(num_changes, 1))
+    # A change of what is 0 or 1 has the square 1.
+    stays = (num_changes - square + 1.0) / (num_changes + 2.0)
     is_binary = _are_binary(dataset)
     scores = []
     for xs in _sequences(dataset, split):
@@ -57,8 +54,8 @@ def last_value_reference(dataset: Dataset, split: str) -> Reference:
         known = np.where(np.isnan(last), mean, last)
         centre = np.where(is_binary, np.where(known > 0.5, stays, 1.0 - stays), known)
         scores.append(_nats(dataset, xs[1:], centre, spread))
-    return Reference("the last value, with the spread of its changes in training",
-                     float(np.mean(scores)))  # fmt: skip
+    what = "the last value, with the spread of its changes in training"
+    return Reference(what, float(np.mean(scores)))
 
 
 def _nats(dataset: Dataset, xs: np.ndarray, centre: np.ndarray, spread: np.ndarray) -> float:
@@ -102,18 +99,37 @@ def _are_binary(dataset: Dataset) -> np.ndarray:
     return np.array([family.is_binary for family in dataset.families])
 
 
-def _observed(dataset: Dataset, rows: np.ndarray) -> np.ndarray:
-    return dataset.observations(rows).astype(np.float64)
+def _sequences(dataset: Dataset, split: str) -> Iterator[np.ndarray]:
+    """The sequences of two steps or more: the first step is conditioned on, not scored."""
+    for rows in dataset.split(split):
+        xs = dataset.observations(rows).astype(np.float64)
+        if len(xs) > 1:
+            yield xs
 
 
-def _sequences(dataset: Dataset, split: str) -> list[np.ndarray]:
-    """Those of two steps or more: the first step is conditioned on, and not scored."""
-    found = (_observed(dataset, rows) for rows in dataset.split(split))
-    return [xs for xs in found if len(xs) > 1]
+def _training(dataset: Dataset) -> Iterator[np.ndarray]:
+    """The training sequences; of a large set every so many, which tell the spread as well."""
+    every = max(1, dataset.train.values.size // MOST_NUMBERS)
+    for number, xs in enumerate(_sequences(dataset, "train")):
+        if number % every == 0:
+            yield xs
+
+
+def _sums(arrays: Iterable[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(count, sum, sum of squares) of each element over time, of what was observed."""
+    count = total = square = np.zeros(())
+    for xs in arrays:
+        seen = ~np.isnan(xs)
+        count = count + seen.sum(0)
+        total = total + np.sum(xs, axis=0, where=seen)
+        square = square + np.sum(xs**2, axis=0, where=seen)
+    return count, total, square
 
 
 def _last_seen(xs: np.ndarray) -> np.ndarray:
     """Each element as it was last observed, at every step; NaN before the first time."""
+    if not np.isnan(xs).any():
+        return xs
     steps = np.arange(len(xs)).reshape((-1,) + (1,) * (xs.ndim - 1))
     latest = np.maximum.accumulate(np.where(np.isnan(xs), -1, steps), axis=0)
     values = np.take_along_axis(xs, np.maximum(latest, 0), axis=0)

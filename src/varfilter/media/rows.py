@@ -167,7 +167,7 @@ def restored_std(dataset: Dataset, variances: Any) -> np.ndarray:
 
 
 def step_length(dataset: Dataset) -> float | int:
-    """From one observation to the next: in seconds or the table's unit of time; else 1."""
+    """The time from one observation to the next: in seconds or the table's unit; else 1."""
     step = getattr(dataset.schema, "step", None)
     if step is not None:
         return step
@@ -208,7 +208,7 @@ def _recorded(dataset: Dataset, rows: Any) -> tuple[np.ndarray, int]:
 
 
 def _shifted(values: np.ndarray, by: int) -> np.ndarray:
-    """With `by` missing steps in front."""
+    """The values with `by` missing steps in front."""
     missing = np.full((by, *values.shape[1:]), np.nan, values.dtype)
     return np.concatenate([missing, values])
 

@@ -131,7 +131,7 @@ class TableMedium(AbstractMedium):
         return 1
 
     def step_rows(self, dataset: Dataset, filtering: Filtering) -> Iterator[Row]:
-        """For each column: itself as it was seen, `COLUMN_mean`, `COLUMN_std`, quantiles.
+        """Rows with each column as it was seen, `COLUMN_mean`, `COLUMN_std` and quantiles.
 
         Then `surprise`, in nats. A name that a column of the user's has already gets an
         underscore; the user's own columns of time and sequence keep their names.
@@ -155,7 +155,7 @@ class TableMedium(AbstractMedium):
         parts: dict[str, np.ndarray],
         sequence: str | int,
     ) -> Iterator[Row]:
-        """For each column: `COLUMN_mean`, and `COLUMN_q05`, ... for each level.
+        """Rows with `COLUMN_mean`, and `COLUMN_q05`, ... for each level, of each column.
 
         The mean of a binary column is the probability of a 1.
         """
@@ -173,7 +173,7 @@ class TableMedium(AbstractMedium):
     def write_samples(
         self, path: Path, dataset: Dataset, sequences: Sequence[np.ndarray]
     ) -> list[Path]:
-        """One file: `time`, from 2000 or 0 on, and each column in the user's units.
+        """Write one file: `time`, from 2000 or 0 on, and each column in the user's units.
 
         Counts and binary columns are whole numbers. Several sequences have a column that tells
         them apart.

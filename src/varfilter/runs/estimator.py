@@ -168,7 +168,7 @@ def _reading_of(schema: TableSchema) -> dict[str, Any]:
 
 
 def _like(frame: Any, rows: Iterable[Row]) -> Any:
-    """As a polars or pandas frame if `frame` is one, else as arrays by name."""
+    """The rows as a polars or pandas frame if `frame` is one, else as arrays by name."""
     columns: dict[str, np.ndarray] = as_columns(rows)
     library = type(frame).__module__.split(".")[0]
     if library == "polars":

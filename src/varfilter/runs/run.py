@@ -198,7 +198,7 @@ class Run:
         return found
 
     def append_metrics(self, line: dict[str, Any]) -> None:
-        """One line more."""
+        """Add a line to `metrics.jsonl`."""
         path = self.folder / "metrics.jsonl"
         try:
             with open(path, "a", encoding="utf-8") as file:
@@ -207,7 +207,7 @@ class Run:
             raise _unwritable(path, error) from None
 
     def cut_metrics(self, step: int) -> None:
-        """Without the lines after `step`: training goes on from there."""
+        """Drop the lines of the metrics after `step`: training goes on from there."""
         kept = [line for line in self.metrics() if line["step"] <= step]
         write_whole(self.folder / "metrics.jsonl", "".join(json.dumps(m) + "\n" for m in kept))
 

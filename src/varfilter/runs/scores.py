@@ -70,7 +70,7 @@ def score_run(
 
 
 def name_of(scores: dict[str, Any], run: Run) -> str:
-    """Of the file that keeps these scores: what differs from training is in it."""
+    """The name of the file that keeps these scores: what differs from training is in it."""
     choice = run.experiment.filter
     parts = ["evaluation", scores["split"]]
     if scores["num_particles"] is not None:
@@ -102,7 +102,7 @@ def _with_iterations(
 
 
 def _in_density_units(found: Evaluation, dataset: Dataset) -> dict[str, Any] | None:
-    """Of the same sequences; None where the data are not quantised, all elements alike."""
+    """The scores in units of densities; None where the data are not quantised."""
     family = dataset.family
     if not isinstance(family, Family) or family.width is None:
         return None

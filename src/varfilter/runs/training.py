@@ -39,7 +39,7 @@ class Averages:
         self._parts.append(metrics)
 
     def saved(self) -> dict[str, Any]:
-        """All that was added, as plain JSON."""
+        """The sums of all that was added, as plain JSON."""
         for part in jax.device_get(self._parts):
             named = {name: value for name, value in vars(part).items() if value is not None}
             for name, value in named.items():
@@ -233,7 +233,7 @@ class _Standing:
 
 
 def _newest(run: Run, state: Progress) -> _Standing:
-    """From the newest good checkpoint, or from the start if there is none at all.
+    """The standing of the newest good checkpoint, or of the start if there is none at all.
 
     Where no checkpoint is good nothing is begun anew: that would overwrite what can be repaired.
     """

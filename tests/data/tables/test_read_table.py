@@ -171,7 +171,10 @@ def test_a_grid_that_jitters_loses_no_row():
     assert made.schema.num_merged == 0
     # Few regular rows leave nothing to round: 86400 s and not 86000 s.
     days = np.datetime64("2024-01-01") + np.arange(20)
-    assert read_table({"date": days.astype("datetime64[us]"), "x": np.arange(20.0)}).schema.step == 86400.0
+    assert (
+        read_table({"date": days.astype("datetime64[us]"), "x": np.arange(20.0)}).schema.step
+        == 86400.0
+    )
 
 
 def test_merged_rows_are_counted_and_noted():

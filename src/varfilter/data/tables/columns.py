@@ -29,7 +29,7 @@ YEAR_FIRST = re.compile(r"(\d{4})([./])(\d{1,2})\2(\d{1,2})" + CLOCK)
 
 
 def comma_numbers(texts: list[str]) -> list[float] | None:
-    """If all are numbers, some with a decimal comma, and it cannot be one of thousands."""
+    """The numbers of texts with decimal commas; None if they are none, or a comma is of thousands."""
     if not all(COMMA_NUMBER.fullmatch(text) for text in texts):
         return None
     with_comma = [text for text in texts if "," in text]
@@ -47,7 +47,7 @@ def has_comma_number(text: str) -> bool:
 
 
 def written_dates(texts: list[str]) -> tuple[list[dt.datetime], str] | None:
-    """If all are dates in one order that is certain: they, and the order in words."""
+    """The dates of texts and their order in words; None if they are none, or it is not certain."""
     found = [YEAR_FIRST.fullmatch(text) for text in texts]
     order = "year, month, day"
     if not all(found):
@@ -120,7 +120,7 @@ class Column:
 
 
 def column_of(values: Iterable[Any]) -> Column:
-    """From Python objects: strings that all read as numbers are numbers, dates are times."""
+    """The column of Python objects: strings that all read as numbers are numbers, dates times."""
     items = [_plain(value) for value in values]
     present = [item for item in items if item is not None]
     if any(not isinstance(item, str | float | bool | dt.datetime) for item in present):
@@ -213,7 +213,7 @@ def groups(argument: str, name: str, column: Column) -> tuple[np.ndarray, tuple[
 
 
 def infer_kind(values: np.ndarray, form: str) -> str:
-    """Of a column, from its training rows alone.
+    """The kind of a column, from its training rows alone.
 
     Binary: booleans; or at least 20 zeros and ones, and both of them. Count: at least 20 whole
     numbers from 0 to 1000 with more than two different ones. Numeric: all else.

@@ -273,7 +273,7 @@ def _from_seconds(durations: np.ndarray) -> Column:
 
 
 def _plain_array(values: Any) -> np.ndarray:
-    """With NaN where a masked array is masked."""
+    """The values as an array, with NaN where a masked array is masked."""
     if isinstance(values, np.ma.MaskedArray):
         return np.ma.filled(values.astype(np.float64), np.nan)
     return np.asarray(values)

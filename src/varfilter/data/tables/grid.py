@@ -25,7 +25,7 @@ class Clock:
     is_date: bool = False
 
     def stamps(self, column: Column) -> np.ndarray:
-        """Of each row: whole microseconds (int64), or numbers (float64)."""
+        """The stamp of each row: whole microseconds (int64), or numbers (float64)."""
         values = column.values
         if clock_of(self.column or "", column).is_date != self.is_date:
             raise ValueError(
@@ -70,12 +70,12 @@ class Clock:
         return distance / 1e6 if self.is_date else float(distance)
 
     def shown(self, stamp: Any) -> str:
-        """One stamp in words."""
+        """A stamp as people write it, for an error message."""
         return str(np.int64(stamp).astype("datetime64[us]")) if self.is_date else f"{stamp:g}"
 
 
 def clock_of(name: str, column: Column) -> Clock:
-    """For a column of times; an error names the first that cannot be read."""
+    """How the times of a column are counted; an error names the first that cannot be read."""
     if column.form in ("number", "time"):
         return Clock(name, column.form == "time")
     forms = [column_of([value]).form if value is not None else None for value in column.values]
@@ -212,7 +212,7 @@ def _cost(runs: list[np.ndarray], step: float) -> tuple[bool, float]:
 
 
 def _tidy(runs: list[np.ndarray], step: float, unit: float) -> float:
-    """The same with as few digits as the stamps allow, if no row is lost and no gap opened."""
+    """The step with as few digits as the stamps allow, if no row is lost and no gap opened."""
     merged, gaps = _slips(runs, step)
     farthest = max(float(run[-1]) for run in runs) / step
     allowed = min(_uncertainty(runs, step), MOST_DRIFT * step / farthest)

@@ -34,7 +34,7 @@ class Layout:
         return tuple(name for name in names if name is not None)
 
     def for_array(self, columns: Columns) -> "Layout":
-        """The same for a new table; an array may come with or without an axis of sequences."""
+        """The layout for a new table; an array may come with or without an axis of sequences."""
         if SEQUENCE_AXIS in columns:
             return replace(self, sequence=SEQUENCE_AXIS)
         return replace(self, sequence=None) if self.sequence == SEQUENCE_AXIS else self
@@ -67,7 +67,7 @@ def find_layout(
     long: tuple[str, str] | None,
     observed: Sequence[str] = (),
 ) -> Layout:
-    """From the user's words; time and sequence also from the columns that are not observed."""
+    """The layout that the user names; time and sequence are also told by the columns."""
     if long is not None and (isinstance(long, str) or len(long) != 2):
         raise ValueError(
             f"`long` must be two names, of the column of variables and that of values; got {long}."
@@ -266,7 +266,7 @@ def _obvious_time(columns: Columns, used: tuple[str, ...]) -> str | None:
 
 
 def _is_row_number(name: str, columns: Columns) -> bool:
-    """Of the first column, if it has no name (as frames are written with their index)."""
+    """Whether it is the first column and numbers the rows, as frames are written with an index."""
     column = columns[name]
     if name != next(iter(columns)) or name not in ("", "Unnamed: 0") or column.form != "number":
         return False
@@ -292,7 +292,7 @@ def require_split(split: str, fractions: Any) -> None:
 
 
 def sequences_of(rows: Rows) -> list[Part]:
-    """All rows, a part for each sequence."""
+    """The rows of each sequence, whole."""
     return [(i, int(a), int(b)) for i, (a, b) in enumerate(itertools.pairwise(rows.starts))]
 
 

@@ -135,7 +135,7 @@ class TableLines:
 
 
 def _number(name: str, kind: str, value: Any) -> float:
-    """As in a table: NaN where it is missing."""
+    """The number of a cell, NaN where it is missing; an error if it has no place in the column."""
     if value is None or (isinstance(value, str) and value.strip().lower() in MISSING):
         return math.nan
     try:

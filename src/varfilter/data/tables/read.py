@@ -116,7 +116,9 @@ def read_table(
     offsets, scales = np.asarray(scaling.offset), np.asarray(scaling.scale)
     return Dataset(
         name=Path(source).name.split(".")[0] if isinstance(source, str | Path) else "table",
-        **split_rows,
+        train=split_rows["train"],
+        valid=split_rows["valid"],
+        test=split_rows["test"],
         family=tuple(
             family_of(kinds_of[name], float(offset), float(scale))
             for name, offset, scale in zip(names, offsets, scales, strict=True)
@@ -140,7 +142,7 @@ def read_table(
 def _observed(
     rows: Rows, names: tuple[str, ...], training: np.ndarray, *, named: bool
 ) -> tuple[Rows, tuple[str, ...], dict[str, str]]:
-    """Without the columns that have no value in the training rows."""
+    """The rows without the columns that have no value in training, and why those are left out."""
     seen = np.any(~np.isnan(rows.values[training]), axis=0)
     empty = [name for name, has in zip(names, seen, strict=True) if not has]
     if empty and named:
@@ -164,7 +166,7 @@ def _kinds(
     given: dict[str, str],
     left_out: dict[str, str],
 ) -> dict[str, str]:
-    """Of each column: as given, or from the training rows; all rows must agree."""
+    """The kind of each column: as given, or from the training rows; all rows must agree."""
     for name, kind_of in given.items():
         if name in left_out:
             raise ValueError(f"`kinds` names {name!r}, which is left out: {left_out[name]}.")
