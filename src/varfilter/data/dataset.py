@@ -54,7 +54,8 @@ class Scaling:
     def standardizing(values: np.ndarray, *, axis: int | None = None) -> "Scaling":
         """The scaling that brings `values` to zero mean and unit spread, NaN left out.
 
-        One number serves for all of them, or with `axis=0` one for each column. A constant is only centred: there is no spread to divide by.
+        One number serves for all of them, or with `axis=0` one for each column. A constant is
+        only centred: there is no spread to divide by.
         """
         if axis not in (None, 0):
             raise ValueError(f"`axis` must be None (one for all) or 0 (by column); got {axis}.")

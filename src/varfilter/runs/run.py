@@ -30,7 +30,7 @@ from varfilter.training.checkpoints import (
 )
 
 VERSION = 1
-# What may differ when a run is gone on with: it changes nothing of what was done so far.
+# What may differ when a run is resumed: it changes nothing of what was done so far.
 MAY_DIFFER = ("schedule.num_epochs", "schedule.patience_epochs", "published")
 # What the source of data is called that came from memory, and not from a file.
 IN_MEMORY = "<frame>"

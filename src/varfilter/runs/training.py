@@ -242,7 +242,7 @@ def _newest(run: Run, state: Progress) -> _Standing:
         found, refused = newest_checkpoint(run.checkpoints, state)
         if found is None and refused:
             raise ValueError(
-                f"No checkpoint in {str(run.checkpoints)!r} can be gone on from, so nothing was"
+                f"No checkpoint in {str(run.checkpoints)!r} can be resumed from, so nothing was"
                 f" changed. {refused[0]} Or begin anew with another `--out`."
             )
         if found is not None:

@@ -29,7 +29,7 @@ YEAR_FIRST = re.compile(r"(\d{4})([./])(\d{1,2})\2(\d{1,2})" + CLOCK)
 
 
 def comma_numbers(texts: list[str]) -> list[float] | None:
-    """The numbers of texts with decimal commas; None if they are none, or a comma is of thousands."""
+    """The numbers of texts with decimal commas; None if they are none, or have thousands."""
     if not all(COMMA_NUMBER.fullmatch(text) for text in texts):
         return None
     with_comma = [text for text in texts if "," in text]
