@@ -47,8 +47,7 @@ def require_place(out: Path | None, endings: Sequence[str] = ()) -> None:
         raise IsADirectoryError(f"`--out {out}` is a folder. Give the name of a file in it.")
     if endings and out.suffix.lower() not in endings:
         raise ValueError(
-            f"`--out {out}` must end in {', '.join(endings[:-1])} or {endings[-1]}; got"
-            f" {out.suffix!r}."
+            f"`--out {out}` must end in one of {', '.join(endings)}; got {out.suffix!r}."
         )
     if not out.parent.is_dir():
         raise FileNotFoundError(
