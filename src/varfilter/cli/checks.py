@@ -20,7 +20,7 @@ class Demo(Command):
 
     A linear-Gaussian tracker, where AVF is held against the exact optimum, and a pendulum
     filmed in noisy images with missing pixels, where a model is learned from nothing, filters
-    a new film, forecasts, and flags an injected fault by its surprise. Prints the tables and
+    a new video, forecasts, and flags an injected fault by its surprise. Prints the tables and
     writes DIR/index.html (one self-contained page) and DIR/results.json.
 
     example: varfilter demo --out page --seed 1

@@ -87,14 +87,17 @@ def reading_options(source: type[Any], hidden: Collection[str] = ()) -> type[Any
     )
 
 
-def require_options(source: Any, names: Iterable[str]) -> None:
-    """Refuse options that belong to data of another kind than the source's."""
+def require_options(source: Any, names: Iterable[str], prefix: str = "--") -> None:
+    """Refuse options that belong to data of another kind than the source's.
+
+    `prefix` is what options of data begin with on this command line.
+    """
     own = [field.name for field in dataclasses.fields(source)][1:]
     for name in names:
         if name not in own:
             from varfilter.media import medium_named
 
-            flags = ", ".join(f"--{each.replace('_', '-')}" for each in own)
+            flags = ", ".join(f"{prefix}{each.replace('_', '-')}" for each in own)
             raise ValueError(
                 f"{source.source!r} is {medium_named(source.medium).plural}, which has no option"
                 f" {name!r}; it has {flags}."
@@ -190,7 +193,7 @@ def overridden(
     """The experiment with the fields that were given, each of them an option; and how to train."""
     experiment = _with_method(target.experiment, words)
     source = experiment.data
-    require_options(source, _names_of_data(words))
+    require_options(source, _names_of_data(words), "--data.")
     hidden = dataclasses.make_dataclass(
         type(source).__name__,
         [("source", tyro.conf.Suppress[str], dataclasses.field(default=""))],

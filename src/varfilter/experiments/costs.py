@@ -9,12 +9,10 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import numpy as np
 
-from varfilter.data.dataset import Dataset
-from varfilter.data.ragged import Ragged
 from varfilter.data.sets.registry import CATALOGUE
 from varfilter.experiments.experiment import Experiment
+from varfilter.experiments.models import Observations
 
 # Of the model and the inference network together (`num_parameters`).
 PARAMETERS = {
@@ -86,12 +84,11 @@ def num_parameters(experiment: Experiment) -> int | None:
     entry = CATALOGUE.get(experiment.data.source)
     if entry is None:
         return None
-    empty = Ragged(np.zeros((0, *entry.observation), np.float32), np.zeros(0, np.int64))
-    dataset = Dataset(entry.name, empty, empty, empty, entry.family)
+    data = Observations(entry.name, entry.observation, entry.family)
 
     def build() -> Any:
         key = jax.random.key(0)
-        model = experiment.model.build(dataset, key)
+        model = experiment.model.build(data, key)
         return model, experiment.filter.build(model, key)
 
     leaves = jax.tree.leaves(eqx.filter_eval_shape(build))

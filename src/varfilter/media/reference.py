@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import log_ndtr, ndtr
 
 from varfilter.data.dataset import Dataset, Family
 
@@ -77,6 +76,9 @@ def _nats(dataset: Dataset, xs: np.ndarray, centre: np.ndarray, spread: np.ndarr
 def _element_nats(
     family: Family, xs: np.ndarray, centre: np.ndarray, spread: np.ndarray
 ) -> np.ndarray:
+    # Imported here: it takes a third of a second, and most commands need no reference.
+    from scipy.special import log_ndtr, ndtr
+
     if family.is_binary:
         return -np.log(np.where(xs > 0.5, centre, 1.0 - centre)) + 0.0 * xs
     width = family.width

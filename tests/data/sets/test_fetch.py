@@ -14,6 +14,7 @@ from hostile import ARRAY, HOSTILE, OUTSIDE, toy_bytes, zipped
 from real_data import DATA, needs_data
 from refusals import as_users_run_it, refuses  # noqa: F401
 from servers import BODY, Server, listing
+from songs import as_pickle
 from varfilter.data import Dataset, Family, Ragged, fetch, read_rolls
 from varfilter.data.sets import transfer
 from varfilter.data.sets.entry import Entry, Expected, Item
@@ -257,21 +258,6 @@ class Malice:
 
     def __reduce__(self):
         return open, (str(self.marker), "w")
-
-
-def as_pickle(path):
-    with np.load(path) as file:
-        rolls = {
-            split: [
-                [tuple(int(key) + 21 for key in np.flatnonzero(row)) for row in song]
-                for song in np.split(
-                    np.unpackbits(file[f"{split}_rolls"], axis=1),
-                    np.cumsum(file[f"{split}_lengths"])[:-1],
-                )
-            ]
-            for split in ("train", "valid", "test")
-        }
-    return rolls
 
 
 def test_a_malicious_pickle_is_not_run(server, tmp_path):

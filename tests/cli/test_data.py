@@ -1,44 +1,25 @@
 """`varfilter data` as users type it, and the one line of Python that does the same."""
 
 import json
-import os
 import re
 import shutil
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
+from commands import command
+from real_data import DATA, needs_data
 from refusals import as_users_run_it, refuses  # noqa: F401
-from varfilter import cli
-from varfilter.data import fetch, load, read_rolls, write_midi, write_wav
+from songs import as_pickle
+from varfilter import load
+from varfilter.data import fetch, read_rolls, write_midi, write_wav
 from varfilter.data.sets.checks import judge
-from varfilter.data.sets.registry import ENTRIES
-from varfilter.media.catalogue import CATALOGUE, locate
-
-ROOT = Path(__file__).parent.parent
-DATA = Path(os.environ.get("VARFILTER_DATA", ROOT.parent / "shared" / "data"))
-needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"needs the data sets in {DATA}")
+from varfilter.data.sets.registry import CATALOGUE, ENTRIES, locate
 
 HERE = [entry.name for entry in ENTRIES if not entry.places or locate(entry, DATA)]
-
-
-@pytest.fixture
-def varfilter(monkeypatch, capsys):
-    """(exit code, what was printed, errors) of a command, in this process."""
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["varfilter", *map(str, arguments)])
-        with pytest.raises(SystemExit) as caught:
-            cli.main()
-        printed = capsys.readouterr()
-        assert "Traceback" not in printed.err
-        return caught.value.code or 0, printed.out, printed.err
-
-    return run
 
 
 @pytest.fixture
@@ -51,14 +32,14 @@ def own(tmp_path_factory):
     """A user's own files: {kind: path}."""
     folder = tmp_path_factory.mktemp("own")
     rng = np.random.default_rng(0)
-    for kind in ("songs", "sounds", "films", "frames"):
+    for kind in ("songs", "sounds", "videos", "frames"):
         (folder / kind).mkdir()
     for i in range(4):
         roll = np.zeros((30 + i, 88), np.uint8)
         roll[np.arange(30 + i), rng.integers(20, 60, 30 + i)] = 1
         write_midi(roll, folder / "songs" / f"{i}.mid")
         write_wav(rng.normal(0.0, 1000.0, 8000 + i), folder / "sounds" / f"{i}.wav", 8000)
-        write_film(folder / "films" / f"{i}.avi", rng.integers(0, 256, (6 + i, 32, 48), np.uint8))
+        write_video(folder / "videos" / f"{i}.avi", rng.integers(0, 256, (6 + i, 32, 48), np.uint8))
     readings = {
         "when": np.arange(40) * 0.5,
         "machine": np.repeat(["a", "b", "c", "d"], 10),
@@ -82,7 +63,7 @@ def own(tmp_path_factory):
     return paths
 
 
-def write_film(path, images):
+def write_video(path, images):
     import av
 
     with av.open(str(path), "w") as container:
@@ -98,8 +79,8 @@ def write_film(path, images):
 
 
 @needs_data
-def test_list_says_what_is_here(varfilter, in_data):
-    code, out, _ = varfilter("data", "list")
+def test_list_says_what_is_here(in_data):
+    code, out, _ = command("data", "list")
     assert code == 0
     for entry in ENTRIES:
         assert re.search(
@@ -110,19 +91,19 @@ def test_list_says_what_is_here(varfilter, in_data):
     assert "music/jsb_chorales.npz" in out
     assert "simulated" in out
     assert str(DATA) in out
-    report = json.loads(varfilter("data", "list", "--json")[1])
+    report = json.loads(command("data", "list", "--json")[1])
     assert [name for name, shown in report["sets"].items() if shown["where"]] == [
         name for name in HERE if name != "moving-digits"
     ]
     assert report["sets"]["jsb"]["sequences"] == [229, 76, 77]
 
 
-def test_nothing_is_here_in_an_empty_folder(varfilter, monkeypatch, tmp_path):
+def test_nothing_is_here_in_an_empty_folder(monkeypatch, tmp_path):
     monkeypatch.setenv("VARFILTER_DATA", str(tmp_path / "none"))
-    code, out, _ = varfilter("data", "list")
+    code, out, _ = command("data", "list")
     assert code == 0
     assert out.count("not here") == len(ENTRIES) - 1
-    code, out, err = varfilter("data", "check", "jsb")
+    code, out, err = command("data", "check", "jsb")
     assert (code, out) == (2, "")
     assert "varfilter data fetch jsb" in err
     assert str(tmp_path / "none" / "music" / "jsb_chorales.npz") in err
@@ -154,8 +135,8 @@ def test_the_catalogue_is_consistent():
 
 @needs_data
 @pytest.mark.parametrize("name", HERE)
-def test_check_verifies_every_set_that_is_here(varfilter, in_data, name):
-    code, out, err = varfilter("data", "check", name, "--json")
+def test_check_verifies_every_set_that_is_here(in_data, name):
+    code, out, err = command("data", "check", name, "--json")
     assert code == 0, err
     report = json.loads(out)
     expected = CATALOGUE[name].expected
@@ -167,27 +148,27 @@ def test_check_verifies_every_set_that_is_here(varfilter, in_data, name):
 
 
 @needs_data
-def test_check_has_the_numbers_of_the_sets_pages(varfilter, in_data):
-    report = json.loads(varfilter("data", "check", "jsb", "--json")[1])
+def test_check_has_the_numbers_of_the_sets_pages(in_data):
+    report = json.loads(command("data", "check", "jsb", "--json")[1])
     frames = [report["splits"][split]["steps"] for split in ("train", "valid", "test")]
     assert frames == [13807, 4602, 4725]
     ones = [report["splits"][split]["ones_per_step"] for split in ("train", "valid", "test")]
     assert np.average(ones, weights=frames) == pytest.approx(3.89, abs=0.01)
     assert report["splits"]["test"]["length"] == {"shortest": 32, "mean": 61.36, "longest": 160}
-    code, out, _ = varfilter("data", "check", "jsb")
+    code, out, _ = command("data", "check", "jsb")
     assert code == 0
     assert "verdict: verified" in out
     assert CATALOGUE["jsb"].expected.sha256 in out
-    code, out, _ = varfilter("data", "check", "kth-sample", "--size", "16")
+    code, out, _ = command("data", "check", "kth-sample", "--size", "16")
     assert code == 0
     assert "not verified" in out
     assert "(1, 16, 16)" in out
 
 
 @needs_data
-def test_check_finds_what_is_wrong(varfilter, tmp_path):
+def test_check_finds_what_is_wrong(tmp_path):
     # Another set, and the right one with a note too many.
-    code, out, _ = varfilter("data", "check", "jsb", "--at", DATA / "music" / "piano_midi_de.npz")
+    code, out, _ = command("data", "check", "jsb", "--at", DATA / "music" / "piano_midi_de.npz")
     assert code == 1
     assert "BAD sequences" in out
     assert "verdict: WRONG" in out
@@ -195,7 +176,7 @@ def test_check_finds_what_is_wrong(varfilter, tmp_path):
         arrays = dict(file)
     arrays["test_rolls"][0, 0] ^= 1
     np.savez(tmp_path / "jsb.npz", **arrays)
-    code, out, _ = varfilter("data", "check", "jsb", "--at", tmp_path / "jsb.npz", "--json")
+    code, out, _ = command("data", "check", "jsb", "--at", tmp_path / "jsb.npz", "--json")
     assert code == 1
     report = json.loads(out)
     assert not report["is_good"]
@@ -211,29 +192,27 @@ def test_check_finds_what_is_wrong(varfilter, tmp_path):
 
 
 @needs_data
-def test_check_of_a_part_of_timit_as_timit(varfilter, tmp_path):
+def test_check_of_a_part_of_timit_as_timit(tmp_path):
     sample = DATA / "speech" / "timit_sample"
     for i, file in enumerate(sorted(sample.glob("dr1-*.flac"))):
         speaker, sentence = file.stem.split("-")[1].split("_")
         target = tmp_path / ("TRAIN" if i % 2 else "TEST") / "DR1" / speaker / f"{sentence}.flac"
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, target)
-    code, out, _ = varfilter("data", "check", "timit", "--at", tmp_path)
+    code, out, _ = command("data", "check", "timit", "--at", tmp_path)
     assert code == 1
     assert "expected (4389, 231, 1680)" in out
     assert "not the whole TIMIT" in out
 
 
-def test_check_of_the_users_own(varfilter, own):
-    code, out, _ = varfilter(
-        "data", "check", own["readings.csv"], "--sequence", "machine", "--json"
-    )
+def test_check_of_the_users_own(own):
+    code, out, _ = command("data", "check", own["readings.csv"], "--sequence", "machine", "--json")
     assert code == 0
     report = json.loads(out)
     assert report["is_good"] is None
     assert list(report["columns"]) == ["when", "warm", "is_on"]
     assert report["splits"]["train"]["sequences"] == 2
-    code, out, _ = varfilter(
+    code, out, _ = command(
         "data", "check", own["readings.csv"], "--sequence", "machine", "--time", "when"
     )
     assert code == 0
@@ -241,12 +220,12 @@ def test_check_of_the_users_own(varfilter, own):
     assert "verdict" not in out
     for words in ("'when'", "0.5", "'machine'", "'remark' is left out: text"):
         assert words in out, f"{words!r} is not in: {out}"
-    assert varfilter("data", "check", own["sounds"], "--rate", "4000")[0] == 0
+    assert command("data", "check", own["sounds"], "--rate", "4000")[0] == 0
 
 
-def test_options_of_tables_and_music_at_the_prompt(varfilter, own):
+def test_options_of_tables_and_music_at_the_prompt(own):
     def report(kind, *arguments):
-        code, out, err = varfilter("data", "check", own[kind], "--json", *arguments)
+        code, out, err = command("data", "check", own[kind], "--json", *arguments)
         assert code == 0, err
         return json.loads(out)
 
@@ -266,26 +245,24 @@ def test_options_of_tables_and_music_at_the_prompt(varfilter, own):
     assert [split["sequences"] for split in shown["splits"].values()] == [4, 4, 4]
     assert steps(report("songs", "--steps-per-beat", "2")) > 1.9 * steps(report("songs"))
     assert report("songs")["splits"]["train"]["pitches"][0] >= 41
-    code, _, err = varfilter("data", "check", own["songs"], "--columns", "a")
+    code, _, err = command("data", "check", own["songs"], "--columns", "a")
     assert (code, "no option 'columns'" in err) == (2, True)
-    code, _, err = varfilter("data", "check", own["readings.csv"], "--kinds", "warm")
+    code, _, err = command("data", "check", own["readings.csv"], "--kinds", "warm")
     assert (code, "COLUMN=count" in err) == (2, True)
 
 
-def test_a_long_table_at_the_prompt(varfilter, tmp_path):
+def test_a_long_table_at_the_prompt(tmp_path):
     rows = [f"{t},{name},{t % 7 + 0.5}" for t in range(40) for name in ("warm", "cold")]
     (tmp_path / "long.csv").write_text("\n".join(["t,what,value", *rows]) + "\n")
-    _, out, _ = varfilter(
-        "data", "check", tmp_path / "long.csv", "--long", "what", "value", "--json"
-    )
+    _, out, _ = command("data", "check", tmp_path / "long.csv", "--long", "what", "value", "--json")
     assert list(json.loads(out)["columns"]) == ["cold", "warm"]
 
 
-def test_warnings_and_numbers_are_plain(varfilter, own, tmp_path):
+def test_warnings_and_numbers_are_plain(own, tmp_path):
     songs = tmp_path / "songs"
     shutil.copytree(own["songs"], songs)
     write_midi(np.zeros((4, 88), np.uint8), songs / "silent.mid")
-    code, out, err = varfilter("data", "check", songs)
+    code, out, err = command("data", "check", songs)
     assert code == 0
     assert err.count("\n") == 1
     assert "silent.mid" in err
@@ -293,26 +270,26 @@ def test_warnings_and_numbers_are_plain(varfilter, own, tmp_path):
     assert "notes in a step" in out
     assert re.search(r"pitches +│ \d\d-\d\d ", out)
     np.save(tmp_path / "long.npy", np.random.default_rng(0).normal(size=(100_000, 1)))
-    out = varfilter("data", "check", tmp_path / "long.npy")[1]
+    out = command("data", "check", tmp_path / "long.npy")[1]
     assert "80000" in out
     assert "e+" not in out
 
 
-def test_a_set_without_a_whole_step_and_one_without_memory(varfilter, own, monkeypatch):
-    from varfilter.data import catalogue
+def test_a_set_without_a_whole_step_and_one_without_memory(own, monkeypatch):
+    from varfilter.data.tables import read
 
     dataset = load(own["readings.npy"])
     short = replace(dataset, rows_per_step=30)
-    monkeypatch.setattr(catalogue, "table", lambda path: short)
-    code, out, _ = varfilter("data", "check", own["readings.npy"])
+    monkeypatch.setattr(read, "read_table", lambda path: short)
+    code, out, _ = command("data", "check", own["readings.npy"])
     assert code == 1
     assert "PROBLEM: `valid` has no whole step" in out
 
     def too_much(path):
         raise MemoryError("Unable to allocate 37.3 GiB")
 
-    monkeypatch.setattr(catalogue, "table", too_much)
-    code, _, err = varfilter("data", "check", own["readings.npy"])
+    monkeypatch.setattr(read, "read_table", too_much)
+    code, _, err = command("data", "check", own["readings.npy"])
     assert code == 2
     assert "not enough memory" in err
     assert "--size" in err
@@ -320,29 +297,29 @@ def test_a_set_without_a_whole_step_and_one_without_memory(varfilter, own, monke
     def interrupted(path):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(catalogue, "table", interrupted)
-    assert varfilter("data", "check", own["readings.npy"])[0] == 130
+    monkeypatch.setattr(read, "read_table", interrupted)
+    assert command("data", "check", own["readings.npy"])[0] == 130
 
 
 @needs_data
-def test_a_damaged_set_says_what_to_do(varfilter, tmp_path, monkeypatch):
+def test_a_damaged_set_says_what_to_do(tmp_path, monkeypatch):
     monkeypatch.setenv("VARFILTER_DATA", str(tmp_path))
     path = tmp_path / "music" / "jsb_chorales.npz"
     path.parent.mkdir()
     path.write_bytes(b"garbage")
-    for command in ("check", "fetch"):
-        code, _, err = varfilter("data", command, "jsb")
+    for name in ("check", "fetch"):
+        code, _, err = command("data", name, "jsb")
         assert code == 2
         assert f"Delete {path}, or replace it with `varfilter data fetch jsb --again`." in err
     # Another set, under its name.
     shutil.copyfile(DATA / "music" / "piano_midi_de.npz", path)
-    code, out, _ = varfilter("data", "check", "jsb")
+    code, out, _ = command("data", "check", "jsb")
     assert (code, "fetch jsb --again" in out) == (1, True)
-    assert varfilter("data", "fetch", "jsb")[0] == 2
-    code, out, err = varfilter("data", "fetch", "jsb", "--again", "--from", DATA)
+    assert command("data", "fetch", "jsb")[0] == 2
+    code, out, err = command("data", "fetch", "jsb", "--again", "--from", DATA)
     assert code == 0, err
     assert "`jsb` is there" in out
-    assert "verdict: verified" in varfilter("data", "check", "jsb")[1]
+    assert "verdict: verified" in command("data", "check", "jsb")[1]
 
 
 # Show, and the one line of Python.
@@ -353,16 +330,14 @@ def test_a_damaged_set_says_what_to_do(varfilter, tmp_path, monkeypatch):
     [
         ("songs", [], (88,), (2, 1, 1)),
         ("sounds", ["--rate", "8000"], (200,), (2, 1, 1)),
-        ("films", ["--size", "32"], (1, 32, 32), (2, 1, 1)),
+        ("videos", ["--size", "32"], (1, 32, 32), (2, 1, 1)),
         ("readings.csv", ["--sequence", "machine", "--time", "when"], (2,), (2, 1, 1)),
         ("readings.parquet", ["--sequence", "machine"], (3,), (2, 1, 1)),
     ],
 )
-def test_show_and_load_of_the_users_own(
-    varfilter, own, tmp_path, kind, arguments, shape, sequences
-):
+def test_show_and_load_of_the_users_own(own, tmp_path, kind, arguments, shape, sequences):
     out = tmp_path / "picture.png"
-    code, printed, err = varfilter("data", "show", own[kind], "--out", out, *arguments)
+    code, printed, err = command("data", "show", own[kind], "--out", out, *arguments)
     assert code == 0, err
     assert printed.splitlines()[-1] == str(out)
     assert out.read_bytes().startswith(b"\x89PNG\r\n")
@@ -414,34 +389,34 @@ def test_load_of_what_is_no_path_points_to_table():
     import polars
 
     frame = polars.DataFrame({"a": [1.0, 2.0]})
-    refuses(lambda: load(frame), TypeError, "`source`", "DataFrame", "`table(source)`")
+    refuses(lambda: load(frame), TypeError, "`source`", "DataFrame", "read_table(source)`")
 
 
 # Refusals.
 
 
-def test_bad_sources_are_refused(varfilter, own, tmp_path):
+def test_bad_sources_are_refused(own, tmp_path):
     cases = {
         ("jbs",): ["'jbs'", "Did you mean 'jsb'?", "kth-sample, weizmann"],
         ("timit_sample",): ["Did you mean 'timit-sample'?"],
         ("piano-midi.de",): ["no such file or folder", "Did you mean 'piano-midi'?"],
         (tmp_path / "none.csv",): ["none.csv", "no such file or folder"],
-        (tmp_path,): ["no MIDI, sound, film or image files", "it is empty"],
-        (own["folder"],): ["4 MIDI files", "4 sound files", "`midi_folder` or `audio_folder`"],
+        (tmp_path,): ["no music, sound, video or image files", "it is empty"],
+        (own["folder"],): ["4 music files", "4 sound files", "`midi_folder` or `audio_folder`"],
         (own["sounds"] / "0.wav",): ["single sound file", "`audio_folder`"],
-        (own["songs"], "--size", 3): ["`midi_folder`", "'size'", "steps_per_beat"],
+        (own["songs"], "--size", 3): ["is music", "'size'", "--steps-per-beat"],
         (own["readings.csv"], "--time", "whn"): ["whn"],
         (own["readings.csv"], "--at", "x"): ["`at`"],
     }
     for arguments, words in cases.items():
-        code, out, err = varfilter("data", "check", *arguments)
+        code, out, err = command("data", "check", *arguments)
         assert (code, out) == (2, ""), arguments
         assert err.count("\n") == 1, err
         for word in words:
             assert word in err, f"{word!r} is not in: {err}"
 
 
-def test_bad_options_are_refused(varfilter, own, tmp_path):
+def test_bad_options_are_refused(own, tmp_path):
     for arguments, words in {
         ("data", "check"): ["NAME|PATH"],
         ("data", "check", "jsb", "--no-such-option"): ["no-such-option"],
@@ -456,56 +431,52 @@ def test_bad_options_are_refused(varfilter, own, tmp_path):
         ("data", "fetch", "timit", "--folder", tmp_path): ["LDC93S1"],
         ("data", "fetch", "jsb", "--folder", tmp_path, "--from", tmp_path): ["JSB_Chorales.mat"],
     }.items():
-        code, _, err = varfilter(*arguments)
+        code, _, err = command(*arguments)
         assert code == 2, arguments
         for word in words:
             assert word in err, f"{word!r} is not in: {err}"
     assert not list(tmp_path.iterdir())
 
 
-def test_help_teaches(varfilter):
-    for command in ("list", "fetch", "check", "show"):
-        code, out, _ = varfilter("data", command, "--help")
+def test_help_teaches():
+    for name in ("list", "fetch", "check", "show"):
+        code, out, _ = command("data", name, "--help")
         assert code == 0
-        assert f"varfilter data {command}" in out.split("example", 1)[1]
-    code, out, _ = varfilter("data")
+        assert f"varfilter data {name}" in out.split("example", 1)[1]
+    code, out, _ = command("data")
     assert code == 0
     assert "varfilter data fetch jsb" in out
-    assert "varfilter data list" in varfilter()[1]
+    assert "varfilter data list" in command()[1]
 
 
 # Fetch.
 
 
 @needs_data
-def test_fetch_from_a_mirror_and_once(varfilter, tmp_path, monkeypatch):
+def test_fetch_from_a_mirror_and_once(tmp_path, monkeypatch):
     import pickle
-
-    from test_data_fetch import as_pickle
 
     songs = pickle.dumps(as_pickle(DATA / "music" / "jsb_chorales.npz"))
     (tmp_path / "JSB Chorales.pickle").write_bytes(songs)
     folder = tmp_path / "data"
     arguments = ("data", "fetch", "jsb", "--folder", folder, "--from", tmp_path)
-    code, out, err = varfilter(*arguments)
+    code, out, err = command(*arguments)
     assert code == 0, err
     assert str(folder / "music" / "jsb_chorales.pickle") in out
     assert f"export VARFILTER_DATA={folder}" in out
     assert "licence" in out
-    assert "was there already" in varfilter(*arguments)[1]
+    assert "was there already" in command(*arguments)[1]
     monkeypatch.setenv("VARFILTER_DATA", str(folder))
-    assert "verdict: verified" in varfilter("data", "check", "jsb")[1]
+    assert "verdict: verified" in command("data", "check", "jsb")[1]
     assert fetch("jsb") == folder / "music" / "jsb_chorales.pickle"
-    code, out, _ = varfilter("data", "fetch", "moving-digits")
+    code, out, _ = command("data", "fetch", "moving-digits")
     assert (code, "simulated" in out) == (0, True)
 
 
 def test_in_a_process_of_its_own(own, tmp_path):
     out = tmp_path / "songs.png"
-    command = [sys.executable, "-m", "varfilter", "data", "show", str(own["songs"])]
-    done = subprocess.run(
-        [*command, "--out", str(out)], capture_output=True, text=True, check=False
-    )
+    words = [sys.executable, "-m", "varfilter", "data", "show", str(own["songs"])]
+    done = subprocess.run([*words, "--out", str(out)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert out.stat().st_size > 5000
     assert done.stderr == ""

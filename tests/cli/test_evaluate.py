@@ -1,0 +1,106 @@
+"""`varfilter evaluate`: scores beside the paper's and the naive ones, and those there cannot be."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import varfilter as vf
+from commands import command
+from refusals import as_users_run_it  # noqa: F401
+from songs import NUM_STEPS
+from varfilter.data.dataset import Dataset, Family
+from varfilter.data.ragged import Ragged
+from varfilter.experiments import Baseline
+from varfilter.media import load
+from varfilter.runs.run import Run, Trained
+from varfilter.runs.scores import _in_density_units, score_run
+from varfilter.training.evaluation import Evaluation
+
+
+def test_evaluate(run):
+    code, out, _ = command("evaluate", run)
+    assert code == 0
+    scores = json.loads((run / "evaluation-test.json").read_text())
+    assert scores["command"] == ["varfilter", "evaluate", str(run)]
+    assert scores["data_sha256"] == Run.load(run).record["data"]["sha256"]
+    assert (scores["num_sequences"], scores["num_steps"]) == (5, 5 * (NUM_STEPS - 1))
+    # All songs are as long as each other: the averages differ by a factor, or not at all.
+    assert scores["nats_by_step"] == pytest.approx(scores["nats"])
+    as_published = scores["nats"] * (NUM_STEPS - 1) / NUM_STEPS
+    assert scores["nats_as_published"] == pytest.approx(as_published)
+    assert scores["nats_by_iteration"][-1] == pytest.approx(scores["nats"], rel=1e-5)
+    assert scores["published"] == {
+        "table": "table-3", "num_iterations": 1, "nats_as_published": 6.97, "nats": 7.1,
+    }  # fmt: skip
+    assert scores["reference"]["what"] in out
+    for words in (
+        f"{scores['reference']['nats']:.4f}",
+        f"{scores['nats']:.4f}",
+        "6.9700",
+        "7.1000",
+        "evaluation-test.json",
+    ):
+        assert words in out
+    options = ("--num-iterations", 2, "--split", "valid", "--seed", 3, "--json")
+    code, out, _ = command("evaluate", run, *options)
+    assert code == 0
+    twice = json.loads(out)
+    assert len(twice["nats_by_iteration"]) == 3
+    assert twice == json.loads((run / "evaluation-valid-iterations-2-seed-3.json").read_text())
+    code, out, _ = command("evaluate", run, "--bound", "fivo", "--num-particles", 2, "--json")
+    assert code == 0
+    assert json.loads(out)["num_particles"] == 2
+    assert json.loads(out)["nats_by_iteration"] == []
+    assert (run / "evaluation-test-fivo-2.json").exists()
+
+
+def test_densities_of_quantised_data():
+    """log p(x) = log P(level) - log(width), where levels are narrow."""
+    width, xs = 1e-3, np.array([0.3, -0.1, 0.7], np.float32)
+    q = vf.Normal(np.zeros(3, np.float32), np.zeros(3, np.float32))
+    density = -float(q.log_prob(xs))
+    probability = -float(vf.DiscretizedNormal(q.mean, q.log_var, width).log_prob(xs))
+    ragged = Ragged.of([np.zeros((2, 3), np.float32)])
+    family = Family(vf.DiscretizedNormal, width=width)
+    dataset = Dataset("quantised", ragged, ragged, ragged, family)
+    one, three = np.ones(1), np.full(1, 3.0)
+    found = Evaluation(
+        np.zeros(1, int), one, probability * one, probability * np.ones((1, 2)), one, three
+    )
+    scores = _in_density_units(found, dataset)
+    # A float32 CDF is right to 6e-8, a level's probability of 4e-4 so to 1.5e-4.
+    assert scores["nats"] == pytest.approx(density, abs=1e-3)
+    assert scores["nats_by_iteration"] == pytest.approx([density, density], abs=1e-3)
+    plain = Dataset("plain", ragged, ragged, ragged, Family(vf.Normal))
+    assert _in_density_units(found, plain) is None
+
+
+def test_scores_that_there_cannot_be(run, tmp_path):
+    code, _, err = command("evaluate", run, "--num-particles", 4)
+    assert code == 2
+    assert "`num_particles`" in err
+    assert "--bound" in err
+    code, _, err = command("evaluate", run, "--num-iterations", 0)
+    assert code == 2
+    assert "`num_iterations`" in err
+    code, _, err = command("evaluate", run, "--split", "tset")
+    assert code == 2
+    assert "tset" in err
+    code, _, err = command("evaluate", tmp_path / "none")
+    assert code == 2
+    assert "does not exist" in err
+    # A run of a one-shot inference.
+    experiment = Run.load(run).experiment
+    choice = replace(experiment.filter, inference=Baseline(hidden_size=4))
+    experiment = replace(experiment, filter=choice)
+    dataset = load(experiment.data)
+    other = Run.begin(tmp_path / "baseline", experiment, dataset)
+    code, _, err = command("evaluate", other.folder)
+    assert code == 2
+    assert "no validated checkpoint yet" in err
+    built = experiment.build(dataset)
+    other.keep_best(Trained(built.model, built.filter, 1, 1.0))
+    with pytest.raises(ValueError, match="infers with `Amortized`"):
+        score_run(other, num_iterations=3)
