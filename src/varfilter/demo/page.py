@@ -1,14 +1,48 @@
 """The demo's page: one HTML file with its pictures inside."""
 
-from varfilter.demo import pictures
-from varfilter.demo.pendulum import FAULT, FAULT_STEPS, PendulumResult
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from varfilter.demo.pendulum import (
+    FAULT,
+    FAULT_STEPS,
+    HORIZON,
+    MIDDLE,
+    PendulumResult,
+    Watched,
+)
 from varfilter.demo.tracker import TrackerResult
-from varfilter.demo.training import Score
-from varfilter.plots.page import cards, document, figure, table
+from varfilter.demo.worlds import Score
+from varfilter.plots.page import cards, document, illustration, table
+from varfilter.plots.style import (
+    ALARM,
+    COLOURS,
+    INK,
+    MISSING,
+    OUTSIDE,
+    WIDE,
+    blank,
+    legend,
+    legend_height,
+    panels,
+    plain,
+    title,
+    x_label,
+    y_label,
+)
+
+AVF, AMORTIZED, GRADIENT = COLOURS
+# Black and white of the images, which have noise about the spot of height 1.
+LIMITS: dict[str, Any] = {"vmin": -0.2, "vmax": 1.1}
+OPTIMUM: dict[str, Any] = {"color": INK, "ls": "--", "lw": 1.0}
 
 
 def render(tracker: TrackerResult, pendulum: PendulumResult, *, seed: int, seconds: float) -> str:
-    """The whole page."""
+    """The HTML of the whole page."""
     watched = pendulum.watched
     found = "found" if watched.is_fault_found else "not found"
     avf, amortized = pendulum.scores["avf"], pendulum.scores["amortized"]
@@ -30,35 +64,36 @@ z<sub>t&minus;1</sub>, then find q(z<sub>t</sub>). Held-out sequences.</p>
 {_tracker_table(tracker)}
 <p class="note">The Kalman filter carries a distribution instead of a sample, which is why it lies
 below every sampled recursion. The amortized baseline is trained through time and AVF step by
-step, for the same number of updates on the same sequences.</p>
+step, for the same number of updates on the same sequences. The first step of a sequence is
+conditioned on, and not scored.</p>
 
 <h2>2. A pendulum in noisy images with missing pixels</h2>
 <p>16&times;16 pixels, one in five of them missing in every frame, none of the physics known: an
 SRNN (a stochastic recurrent network) and its inference are learned from the images alone.
-Held-out films.</p>
+Held-out videos.</p>
 {_pendulum_table(pendulum)}
 
 <h2>Training</h2>
 {
-        figure(
-            pictures.training_curves(tracker, pendulum),
+        illustration(
+            lambda width: _training_curves(tracker, pendulum, width),
             "Free energy of the training batches (running median of 15).",
         )
     }
 
 <h2>What inference does</h2>
 {
-        figure(
-            pictures.iterations(tracker, pendulum),
+        illustration(
+            lambda width: _iterations(tracker, pendulum, width),
             "Free energy after each inference iteration, from the prior on, held-out data. AVF has"
             " learned to take in two steps what gradient descent needs many for.",
         )
     }
 
-<h2>Filtering and forecasting a held-out film</h2>
+<h2>Filtering and forecasting a held-out video</h2>
 {
-        figure(
-            pictures.frames(watched),
+        illustration(
+            lambda width: _frames(watched, width),
             "Grey-blue pixels are missing. The prediction is made before the frame is seen. The"
             " forecast is made once, in the middle, and looks ten steps ahead: its mean blurs as"
             " the future becomes uncertain, a single possible future does not.",
@@ -67,11 +102,11 @@ Held-out films.</p>
 
 <h2>A fault shows as surprise</h2>
 {
-        figure(
-            pictures.surprise(watched),
+        illustration(
+            lambda width: _surprise(watched, width),
             f"For two frames (t={FAULT}, {FAULT + FAULT_STEPS - 1}) the bob is shown elsewhere."
             f" Flagged steps: {', '.join(map(str, watched.alarms)) or 'none'}. The alarm level was"
-            " set on undisturbed films; the first steps of a film are not judged.",
+            " set on undisturbed videos; the first steps of a video are not judged.",
         )
     }
 """
@@ -113,3 +148,130 @@ def _pendulum_table(result: PendulumResult) -> str:
 
 def _seconds(score: Score) -> str:
     return "" if score.train_seconds is None else f"{score.train_seconds:.0f} s"
+
+
+def _training_curves(tracker: TrackerResult, pendulum: PendulumResult, width: float) -> Figure:
+    """Draw the free energy of the training batches in both worlds."""
+    figure, axes = panels(width, 2, 2.9, header=legend_height(width, 3))
+    for axis, result, name in zip(axes, (tracker, pendulum), ("tracker", "pendulum"), strict=True):
+        ends = []
+        for short, colour in (("avf", AVF), ("amortized", AMORTIZED)):
+            curve = _smooth(result.trained[short].curve)
+            axis.plot(curve, color=colour, lw=1.5)
+            ends += [np.min(curve), np.quantile(curve, 0.9)]
+        if isinstance(result, TrackerResult):
+            axis.axhline(tracker.scores["exact"].free_energy, **OPTIMUM)
+        # The first updates are far off the scale of the rest; the curve's end is the story.
+        margin = 0.08 * (max(ends) - min(ends))
+        axis.set_ylim(min(ends) - margin, max(ends) + margin)
+        title(axis, name)
+        x_label(axis, "update")
+        y_label(axis, "nats per step")
+    styles = [{"color": AVF, "lw": 2}, {"color": AMORTIZED, "lw": 2}, OPTIMUM]
+    legend(figure, ["AVF", "amortized baseline", "exact optimum (tracker)"], styles)
+    return figure
+
+
+def _iterations(tracker: TrackerResult, pendulum: PendulumResult, width: float) -> Figure:
+    """Draw the free energy after each inference iteration, on held-out data of both worlds."""
+    figure, axes = panels(width, 2, 2.9, header=legend_height(width, 3))
+    names = ("tracker", "pendulum (both with AVF's model)")
+    for axis, result, name in zip(axes, (tracker, pendulum), names, strict=True):
+        for short, colour in (("gradient", GRADIENT), ("avf", AVF)):
+            values = result.scores[short].free_energies
+            axis.plot(np.arange(len(values)), values, "-o", ms=3.5, lw=1.5, color=colour)
+        if isinstance(result, TrackerResult):
+            axis.axhline(tracker.scores["exact"].free_energy, **OPTIMUM)
+        axis.set_xscale("symlog", linthresh=1)
+        ticks = [0, 1, 2, 5, 10, 20, 50, 100]
+        axis.set_xticks(ticks, ["prior", *map(str, ticks[1:])])
+        axis.set_xlim(-0.1, len(result.scores["gradient"].free_energies) * 1.1)
+        axis.minorticks_off()
+        title(axis, name)
+        x_label(axis, "inference iteration")
+        y_label(axis, "nats per step")
+    styles = [{"color": GRADIENT, "lw": 2}, {"color": AVF, "lw": 2}, OPTIMUM]
+    legend(figure, ["gradient descent", "AVF", "exact optimum (tracker)"], styles)
+    return figure
+
+
+def _frames(watched: Watched, width: float) -> Figure:
+    """Draw data, prediction, update, forecast and what really came, from the middle on."""
+    is_wide = width == WIDE
+    steps = range(MIDDLE - 2, MIDDLE + HORIZON, 1 if is_wide else 2)
+    nothing = np.full_like(watched.frames[0], np.nan)
+
+    def ahead(images: np.ndarray) -> list[np.ndarray]:
+        return [images[t - MIDDLE] if t >= MIDDLE else nothing for t in steps]
+
+    rows = {
+        "data": [watched.frames[t] for t in steps],
+        "prediction": [watched.predictions[t] for t in steps],
+        "after update": [watched.updates[t] for t in steps],
+        f"forecast\nfrom t={MIDDLE}": ahead(watched.forecast_mean),
+        "one possible\nfuture": ahead(watched.forecast_sample),
+        "what came\n(no noise)": ahead(watched.future),
+    }
+    figure = blank(width, 0.55 * width if is_wide else 1.05 * width)
+    axes = figure.subplots(
+        len(rows), len(steps), squeeze=False, gridspec_kw={"wspace": 0.03, "hspace": 0.03}
+    )
+    colours = matplotlib.colormaps["magma"].with_extremes(bad=MISSING)
+    for row, (name, images) in zip(axes, rows.items(), strict=True):
+        for axis, image, t in zip(row, images, steps, strict=True):
+            axis.set(xticks=[], yticks=[])
+            axis.spines[:].set_visible(False)
+            if np.isnan(image).all():
+                axis.set_facecolor(OUTSIDE)
+            else:
+                axis.imshow(image, cmap=colours, interpolation="nearest", **LIMITS)
+            if name == "data":
+                axis.set_title(f"t={t}", fontsize=8.5, color=INK)
+        row[0].set_ylabel(name, rotation=0, ha="right", va="center", fontsize=8.5, color=INK)
+    return figure
+
+
+def _surprise(watched: Watched, width: float) -> Figure:
+    """Draw the surprise of each frame, the alarm level, and the fault."""
+    figure = blank(width, 4.2 + legend_height(width, 4))
+    top, below = figure.subplots(2, 1, height_ratios=[1, 2.4 if width == WIDE else 4.0])
+    _draw_fault(top, watched, num_around=4 if width == WIDE else 1)
+    plain(below, grid=True)
+    fault: dict[str, Any] = {"color": ALARM, "alpha": 0.12}
+    below.axvspan(FAULT - 0.5, FAULT + FAULT_STEPS - 0.5, **fault)
+    below.plot(watched.surprise, "-o", ms=3, lw=1.3, color=AVF)
+    level: dict[str, Any] = {"color": ALARM, "ls": "--", "lw": 1.0}
+    below.axhline(watched.alarm_level, **level)
+    flagged: dict[str, Any] = {
+        "marker": "o", "ls": "", "ms": 9, "mfc": "none", "mec": ALARM, "mew": 1.5,
+    }  # fmt: skip
+    below.plot(watched.alarms, watched.surprise[watched.alarms], **flagged)
+    below.set_xlim(-0.5, len(watched.surprise) - 0.5)
+    x_label(below, "step")
+    y_label(below, "surprise, nats")
+    names = ["surprise", "alarm level (1 in 1,000)", "flagged", "fault"]
+    legend(figure, names, [{"color": AVF, "lw": 2}, level, flagged, {**fault, "lw": 8}])
+    return figure
+
+
+def _draw_fault(axis: Axes, watched: Watched, *, num_around: int) -> None:
+    """Draw the frames round the fault, side by side."""
+    steps = list(range(FAULT - num_around, FAULT + FAULT_STEPS + num_around))
+    size = watched.frames.shape[1]
+    gap = np.full((size, 1), np.nan)
+    pieces = [piece for t in steps for piece in (watched.frames[t], gap)]
+    colours = matplotlib.colormaps["magma"].with_extremes(bad="white")
+    axis.imshow(np.concatenate(pieces, axis=1), cmap=colours, aspect="equal", **LIMITS)
+    axis.set_yticks([])
+    axis.set_xticks([(i + 0.5) * (size + 1) - 0.5 for i in range(len(steps))])
+    labels = axis.set_xticklabels([f"t={t}" for t in steps], fontsize=8)
+    for t, label in zip(steps, labels, strict=True):
+        label.set_color(ALARM if FAULT <= t < FAULT + FAULT_STEPS else INK)
+    axis.spines[:].set_visible(False)
+    axis.tick_params(length=0)
+
+
+def _smooth(curve: np.ndarray, width: int = 15) -> np.ndarray:
+    """The running median of a curve: one odd batch does not hide the trend."""
+    padded = np.pad(curve, width // 2, mode="edge")
+    return np.median(np.lib.stride_tricks.sliding_window_view(padded, width), axis=-1)

@@ -1,7 +1,7 @@
 """The second world: a pendulum in small noisy images, with a model learned from nothing."""
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import equinox as eqx
 import jax
@@ -10,13 +10,21 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 from rich.progress import Progress
 
-from varfilter.data import pendulum_video
-from varfilter.demo.training import Score, Trained, adam, score, train
-from varfilter.demo.worlds import bob
+from varfilter.demo.worlds import (
+    Score,
+    Trained,
+    adam,
+    bob,
+    pendulum_video,
+    score,
+    train,
+    world_dataset,
+)
 from varfilter.filtering import run
-from varfilter.filters import ParticleFilter, VariationalFilter
+from varfilter.filters import AbstractFilter, ParticleFilter, VariationalFilter
 from varfilter.inference import Amortized, GradientDescent, Iterative, MLPPosterior, Prior
 from varfilter.learning import EndToEnd, TimeParallel
+from varfilter.model import AbstractModel
 from varfilter.models import SRNN, NormalHead
 from varfilter.stream import Stream
 
@@ -35,7 +43,7 @@ ALARM_QUANTILE = 0.999
 
 @dataclass(frozen=True)
 class Watched:
-    """One held-out film, filtered as a stream, with a fault in it."""
+    """One held-out video, filtered as a stream, with a fault in it."""
 
     frames: np.ndarray
     predictions: np.ndarray
@@ -61,7 +69,7 @@ class Watched:
 
 @dataclass(frozen=True)
 class PendulumResult:
-    """Scores by method, the two training runs, and the watched film."""
+    """Scores by method, the two training runs, and the watched video."""
 
     scores: dict[str, Score]
     trained: dict[str, Trained]
@@ -69,13 +77,13 @@ class PendulumResult:
 
 
 def swing(key: PRNGKeyArray, progress: Progress, effort: float = 1.0) -> PendulumResult:
-    """Train model and inference from images alone; score; then watch a film with a fault."""
+    """Train model and inference from images alone; score; then watch a video with a fault."""
     num_updates = max(10, round(effort * NUM_UPDATES))
-    key_films, key_model, key_avf, key_amortized, key_rest = jax.random.split(key, 5)
-    key_fit, key_score, key_watch, key_film = jax.random.split(key_rest, 4)
-    films = pendulum_video(NUM_TRAIN + NUM_TEST, NUM_STEPS, key_films)
-    train_xs = films.videos[:NUM_TRAIN]
-    test_xs, test_clean = films.videos[NUM_TRAIN:], films.clean[NUM_TRAIN:]
+    key_videos, key_model, key_avf, key_amortized, key_rest = jax.random.split(key, 5)
+    key_fit, key_score, key_watch, key_video = jax.random.split(key_rest, 4)
+    videos = pendulum_video(NUM_TRAIN + NUM_TEST, NUM_STEPS, key_videos)
+    test_xs, test_clean = videos.videos[NUM_TRAIN:], videos.clean[NUM_TRAIN:]
+    dataset = world_dataset("pendulum", videos.videos[:NUM_TRAIN], test_xs)
     # A model with a deterministic recurrence: what z_t is worth for later steps (here, the speed
     # of the pendulum) is no part of F_t, so a local inference would not learn to store it there.
     model = SRNN(
@@ -99,14 +107,14 @@ def swing(key: PRNGKeyArray, progress: Progress, effort: float = 1.0) -> Pendulu
                 phi=adam(3e-3, num_updates * NUM_PHI_STEPS),
                 num_phi_steps=NUM_PHI_STEPS,
             ),
-            model, VariationalFilter(iterative), train_xs, key_fit,
+            model, VariationalFilter(iterative), dataset, key_fit,
             num_updates=num_updates, batch_size=BATCH_SIZE, num_annealing=NUM_ANNEALING,
             progress=progress,
         ),
         "amortized": train(
             "the amortized baseline on the pendulum",
             EndToEnd(theta=adam(3e-3, num_updates), phi=adam(3e-3, num_updates)),
-            model, VariationalFilter(amortized), train_xs, key_fit,
+            model, VariationalFilter(amortized), dataset, key_fit,
             num_updates=num_updates, batch_size=BATCH_SIZE, num_annealing=NUM_ANNEALING,
             progress=progress,
         ),
@@ -124,29 +132,45 @@ def swing(key: PRNGKeyArray, progress: Progress, effort: float = 1.0) -> Pendulu
         "amortized": ("amortized baseline, its own model", trained["amortized"].filter),
         "prior": ("no inference (q = prior), AVF's model", VariationalFilter(Prior())),
     }
-    scores = {
-        short: score(
-            name,
-            trained["amortized"].model if short == "amortized" else learned,
-            filter, test_xs, test_clean, key_score,
-            train_seconds=trained[short].seconds if short in trained else None,
-            progress=progress,
+    scores = {}
+    for short, (name, filter) in methods.items():
+        of = trained["amortized"].model if short == "amortized" else learned
+        seconds = trained[short].seconds if short in trained else None
+        found = score(
+            name, of, filter, dataset, key_score, train_seconds=seconds, progress=progress
         )
-        for short, (name, filter) in methods.items()
-    }  # fmt: skip
+        # The camera's noise is nobody's to predict: the error is that to the image without it.
+        error = _clean_error(of, filter, test_xs, test_clean, key_score)
+        scores[short] = replace(found, prediction_error=error)
     level = _alarm_level(learned, avf, test_xs, key_watch)
     return PendulumResult(
-        scores, trained, _watch(learned, avf, key_film, key_watch, level, progress)
+        scores, trained, _watch(learned, avf, key_video, key_watch, level, progress)
     )
 
 
+def _clean_error(
+    model: AbstractModel, filter: AbstractFilter, xs: Array, clean: Array, key: PRNGKeyArray
+) -> float:
+    """The root mean square distance of the one-step predictions to the images without noise."""
+
+    @eqx.filter_jit
+    def predictions(xs: Array, key: PRNGKeyArray) -> Array:
+        def sequence(xs: Array, key: PRNGKeyArray) -> Array:
+            filtered = run(filter, model, xs[1:], key, x0=xs[0])[1]
+            return jax.vmap(lambda prediction: prediction.mean)(filtered.prediction)
+
+        return jax.vmap(sequence)(xs, jax.random.split(key, xs.shape[0]))
+
+    return float(jnp.sqrt(jnp.mean((predictions(xs, key) - clean[:, 1:]) ** 2)))
+
+
 def _alarm_level(model: SRNN, filter: VariationalFilter, xs: Array, key: PRNGKeyArray) -> float:
-    """The surprise that one step in a thousand of undisturbed films exceeds."""
+    """The surprise that one step in a thousand of undisturbed videos exceeds."""
 
     @eqx.filter_jit
     def surprises(xs: Array, key: PRNGKeyArray) -> Array:
         keys = jax.random.split(key, xs.shape[0])
-        return jax.vmap(lambda x, k: run(filter, model, x, k)[1].surprise)(xs, keys)
+        return jax.vmap(lambda x, k: run(filter, model, x[1:], k, x0=x[0])[1].surprise)(xs, keys)
 
     return float(jnp.quantile(surprises(xs, key)[:, BURN_IN:], ALARM_QUANTILE))
 
@@ -154,21 +178,24 @@ def _alarm_level(model: SRNN, filter: VariationalFilter, xs: Array, key: PRNGKey
 def _watch(
     model: SRNN,
     filter: VariationalFilter,
-    key_film: PRNGKeyArray,
+    key_video: PRNGKeyArray,
     key: PRNGKeyArray,
     alarm_level: float,
     progress: Progress,
 ) -> Watched:
-    """Push a film frame by frame; in the middle, forecast."""
-    film = pendulum_video(1, SHOWN_STEPS, key_film)
+    """Push a video frame by frame; in the middle, forecast."""
+    video = pendulum_video(1, SHOWN_STEPS + 1, key_video)
+    # As in training, the first frame is conditioned on; those that are shown come after it.
+    x0, angles = np.asarray(video.videos[0, 0]), video.angles[0, 1:]
+    clean = np.asarray(video.clean[0, 1:])
     # The fault: for two frames the camera shows the bob somewhere else; its noise and its lost
     # pixels stay as they were, so that only the content of the image is wrong.
-    faulty = film.angles.at[0, FAULT : FAULT + FAULT_STEPS].add(FAULT_ANGLE)
-    shown = jax.vmap(lambda angle: bob(angle, IMAGE_SIZE))(faulty[0])
-    frames = np.asarray(film.videos[0] - film.clean[0] + shown)
+    faulty = angles.at[FAULT : FAULT + FAULT_STEPS].add(FAULT_ANGLE)
+    shown = np.asarray(jax.vmap(lambda angle: bob(angle, IMAGE_SIZE))(faulty))
+    frames = np.asarray(video.videos[0, 1:]) - clean + shown
 
-    task = progress.add_task("watch a film, frame by frame", total=SHOWN_STEPS)
-    stream = Stream(filter, model, key)
+    task = progress.add_task("watch a video, frame by frame", total=SHOWN_STEPS)
+    stream = Stream(filter, model, key, x0=x0)
     predictions, updates, surprise = [], [], []
     forecast = None
     reconstruct = eqx.filter_jit(lambda state, q: model.emission(state, q.mean).mean)
@@ -186,7 +213,7 @@ def _watch(
         frames,
         np.stack(predictions),
         np.stack(updates),
-        np.asarray(film.clean[0, MIDDLE : MIDDLE + HORIZON]),
+        clean[MIDDLE : MIDDLE + HORIZON],
         np.asarray(forecast.mean),
         np.asarray(forecast.samples[0]),
         np.array(surprise),

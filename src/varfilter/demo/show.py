@@ -16,16 +16,15 @@ from varfilter.demo.tracker import TrackerResult, track
 
 
 def run_demo(out: Path, seed: int, *, effort: float = 1.0) -> Path:
-    """Train, filter, forecast, find the fault; returns the path of the page it wrote.
+    """Train, filter, forecast and find the fault; returns the path of the page that was written.
 
     Beside the page it writes `results.json` with every figure that the page shows. `effort` is
     the share of the updates that are made: with less than 1 the figures are worse.
     """
     console = Console()
     out.mkdir(parents=True, exist_ok=True)
-    (
-        out / "results.json"
-    ).touch()  # a folder that cannot be written to is found now, not at the end
+    # A folder that cannot be written to is found now, not at the end.
+    (out / "results.json").touch()
     begin = time.perf_counter()
     key_tracker, key_pendulum = jax.random.split(jax.random.key(seed))
     with Progress(
@@ -41,8 +40,8 @@ def run_demo(out: Path, seed: int, *, effort: float = 1.0) -> Path:
     _print_tables(console, tracker, pendulum)
 
     path = out / "index.html"
-    path.write_text(page.render(tracker, pendulum, seed=seed, seconds=seconds), encoding="utf-8")
     (out / "results.json").write_text(_as_json(tracker, pendulum, seed, seconds), encoding="utf-8")
+    path.write_text(page.render(tracker, pendulum, seed=seed, seconds=seconds), encoding="utf-8")
     console.print(f"\n{seconds:.0f} s. The page with tables and pictures:")
     console.print(str(path.resolve()), soft_wrap=True)
     return path
@@ -59,7 +58,7 @@ def _print_tables(console: Console, tracker: TrackerResult, pendulum: PendulumRe
         table.add_row(score.name, f"{score.free_energy:.3f}", gap, style=style)
     console.print(table)
 
-    table = Table(title="Pendulum: nats per frame on held-out films (lower is better)")
+    table = Table(title="Pendulum: nats per frame on held-out videos (lower is better)")
     for name in ("method", "free energy", "prediction error"):
         table.add_column(name, justify="left" if name == "method" else "right")
     for short, score in pendulum.scores.items():

@@ -8,8 +8,7 @@ import optax
 from jaxtyping import Array, PRNGKeyArray
 from rich.progress import Progress
 
-from varfilter.data import tracker
-from varfilter.demo.training import Score, Trained, adam, score, train
+from varfilter.demo.worlds import Score, Trained, adam, score, tracker, train, world_dataset
 from varfilter.filters import KalmanFilter, VariationalFilter
 from varfilter.inference import (
     Amortized,
@@ -33,7 +32,7 @@ NUM_REPEATS = 4
 
 @dataclass(frozen=True)
 class TrackerResult:
-    """Scores by method, and the two training runs."""
+    """The scores of all methods, and the two that were trained, by their short names."""
 
     scores: dict[str, Score]
     trained: dict[str, Trained]
@@ -55,7 +54,9 @@ def track(key: PRNGKeyArray, progress: Progress, effort: float = 1.0) -> Tracker
     def sequences(key: PRNGKeyArray, count: int) -> Array:
         return jax.vmap(lambda k: generate(model, NUM_STEPS, k)[0])(jax.random.split(key, count))
 
-    train_xs, test_xs = sequences(key_train, NUM_TRAIN), sequences(key_test, NUM_TEST)
+    dataset = world_dataset(
+        "tracker", sequences(key_train, NUM_TRAIN), sequences(key_test, NUM_TEST)
+    )
     iterative = Iterative(
         model,
         normalize=SignedLog(),  # layer norm hides the size of a gradient of four numbers
@@ -74,13 +75,13 @@ def track(key: PRNGKeyArray, progress: Progress, effort: float = 1.0) -> Tracker
                 phi=adam(3e-3, num_updates * NUM_PHI_STEPS),
                 num_phi_steps=NUM_PHI_STEPS,
             ),
-            model, VariationalFilter(iterative), train_xs, key_fit,
+            model, VariationalFilter(iterative), dataset, key_fit,
             num_updates=num_updates, batch_size=BATCH_SIZE, progress=progress,
         ),
         "amortized": train(
             "the amortized baseline on the tracker",
             EndToEnd(theta=None, phi=adam(3e-3, num_updates)),
-            model, VariationalFilter(amortized), train_xs, key_fit,
+            model, VariationalFilter(amortized), dataset, key_fit,
             num_updates=num_updates, batch_size=BATCH_SIZE, progress=progress,
         ),
     }  # fmt: skip
@@ -97,7 +98,7 @@ def track(key: PRNGKeyArray, progress: Progress, effort: float = 1.0) -> Tracker
     }
     scores = {
         short: score(
-            name, model, filter, test_xs, test_xs, key_score,
+            name, model, filter, dataset, key_score,
             num_repeats=1 if short == "kalman" else NUM_REPEATS,
             train_seconds=trained[short].seconds if short in trained else None,
             progress=progress,

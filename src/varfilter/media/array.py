@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from varfilter.media.base import AbstractMedium, Source
+from varfilter.media.base import AbstractMedium, Gallery, Source
 
 
 @dataclass(frozen=True)
@@ -19,3 +19,4 @@ class ArrayMedium(AbstractMedium):
     name = "array"
     plural = "arrays"
     source = ArraySource
+    gallery = Gallery(num_rows=500)

@@ -36,7 +36,7 @@ MOST_COLUMNS = 8
 
 
 def learning_curves(runs: Mapping[str, Lines], width: float) -> Figure:
-    """Free energies, their parts, gradients and the KL's weight against the epoch, all runs."""
+    """Draw free energies, their parts, gradients and the KL's weight by epoch, of all runs."""
     shown = [
         panel
         for panel in PANELS
@@ -73,7 +73,7 @@ def learning_curves(runs: Mapping[str, Lines], width: float) -> Figure:
 
 
 def iterations(runs: Mapping[str, Sequence[float]], width: float) -> Figure:
-    """Free energy at the prior and after each inference iteration, all runs that iterate."""
+    """Draw the free energy at the prior and after each inference iteration, of all runs."""
     figure, (axis,) = panels(width, 1, 2.9, header=legend_height(width, len(runs)))
     for values, colour in zip(runs.values(), _colours(len(runs)), strict=True):
         axis.plot(np.arange(len(values)), values, "-o", ms=4, lw=1.5, color=colour)
@@ -88,7 +88,7 @@ def iterations(runs: Mapping[str, Sequence[float]], width: float) -> Figure:
 
 
 def calibration_curves(parts: Sequence[dict[str, Any]], width: float) -> Figure:
-    """Observed against nominal coverage, and frequency against probability; right is diagonal."""
+    """Draw coverage against its level and frequency against probability; right is diagonal."""
     kinds = [k for k in ("numeric", "binary") if any(_has(part, k) for part in parts)]
     drawn = {k: [p for p in parts if _has(p, k)][:MOST_COLUMNS] for k in kinds}
     named = list(dict.fromkeys(p["column"] for k in kinds for p in drawn[k] if p["column"]))
@@ -110,15 +110,15 @@ def calibration_curves(parts: Sequence[dict[str, Any]], width: float) -> Figure:
             y_label(axis, "values inside it")
         else:
             title(axis, "probabilities")
-            x_label(axis, "predicted probability of a one")
-            y_label(axis, "frequency of ones")
+            x_label(axis, "predicted probability of a 1")
+            y_label(axis, "frequency of a 1")
     if named:
         legend(figure, _short(named, width), [{"color": colours[n], "lw": 2} for n in named])
     return figure
 
 
 def validation_curves(runs: Mapping[str, Lines], width: float) -> Figure:
-    """Validation free energy per step against the epoch (figure 4a)."""
+    """Draw the validation free energy per step by epoch (figure 4a of the paper)."""
     figure, (axis,) = panels(width, 1, 3.1, header=legend_height(width, len(runs)))
     for lines, colour in zip(runs.values(), _colours(len(runs)), strict=True):
         epochs, values = _series(lines, ("valid", "nats"))
@@ -132,7 +132,7 @@ def validation_curves(runs: Mapping[str, Lines], width: float) -> Figure:
 
 
 def relative_improvement(by_iteration: Sequence[float], width: float) -> Figure:
-    """100 (F at the prior - F after k iterations) / F at the prior (figure 4b)."""
+    """Draw 100 (F at the prior - F after k iterations) / |F at the prior| (figure 4b)."""
     figure, (axis,) = panels(width, 1, 2.8)
     values = improvement(by_iteration)
     axis.plot(np.arange(len(values)), values, "-o", ms=4, lw=1.5, color=PALETTE[0])
@@ -143,7 +143,7 @@ def relative_improvement(by_iteration: Sequence[float], width: float) -> Figure:
 
 
 def improvement(by_iteration: Sequence[float]) -> list[float]:
-    """In percent of the free energy at the prior."""
+    """How far each iteration is below the prior, in percent of the free energy there."""
     first = by_iteration[0]
     return [100.0 * (first - value) / abs(first) for value in by_iteration]
 
@@ -162,12 +162,12 @@ def _series(lines: Lines, path: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray
 
 
 def _dotted(values: np.ndarray) -> str:
-    """Few values as dots, too: a single one would not be seen as a line."""
+    """The style of a curve: with dots if it is short, since one value alone makes no line."""
     return "-o" if len(values) <= 12 else "-"
 
 
 def _end_of_the_curves(axis: Axes) -> None:
-    """The first epochs are far off the scale of the rest; the curves' end is the story."""
+    """Scale to the end of the curves: the first epochs are far off the scale of the rest."""
     values = [np.asarray(line.get_ydata(), np.float64) for line in axis.lines]
     values = [v for v in values if v.size > 1]
     if sum(map(len, values)) < 12 or not values:
@@ -178,13 +178,13 @@ def _end_of_the_curves(axis: Axes) -> None:
 
 
 def _epochs(axis: Axes) -> None:
-    """Whole ones, but in the first of them."""
+    """Mark whole epochs, or parts of one where there are few."""
     is_long = axis.dataLim.x1 >= 4
     axis.xaxis.set_major_locator(MaxNLocator(5, integer=is_long, min_n_ticks=1))
 
 
 def _logarithmic(axis: Axes) -> None:
-    """Where the values span more than an order of magnitude."""
+    """Scale logarithmically where the values span more than an order of magnitude."""
     values = np.concatenate([np.asarray(line.get_ydata(), np.float64) for line in axis.lines])
     if values.size and values.min() > 0 and values.max() > 30 * values.min():
         axis.set_yscale("log")

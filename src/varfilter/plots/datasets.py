@@ -52,7 +52,7 @@ Page = Callable[..., tuple[Figure, SubFigure]]
 def headed_page(
     dataset: Dataset, split: str, notes: list[str], height: float, more: str = ""
 ) -> tuple[Figure, SubFigure]:
-    """A figure with its heading, and the part of it, `height` inches high, for the painter."""
+    """A figure with its heading, and the part of it, `height` inches high, to draw on."""
     figure = Figure(figsize=(WIDTH, HEADER + height), dpi=DPI)
     figure.set_layout_engine("constrained", w_pad=0.1)
     FigureCanvasAgg(figure)
@@ -85,7 +85,7 @@ def headed_page(
 
 
 def heat_maps(page: Page, dataset: Dataset, shown: list[ShownSequence]) -> Figure:
-    """All elements of a row against time, on one scale."""
+    """Draw all elements of a row against time, on one scale."""
     figure, body = page(1.35 * len(shown) + 0.3)
     colours = matplotlib.colormaps["magma"].with_extremes(bad=MISSING)
     limits = value_range([sequence.rows for sequence in shown])
@@ -99,7 +99,7 @@ def heat_maps(page: Page, dataset: Dataset, shown: list[ShownSequence]) -> Figur
 
 
 def lines(page: Page, dataset: Dataset, shown: list[ShownSequence]) -> Figure:
-    """A panel for each column, the sequences in one colour each; what is missing is a gap."""
+    """Draw a panel for each column, each sequence in its colour; what is missing is a gap."""
     tables = [s.rows.reshape(len(s.rows), -1).astype(np.float64) for s in shown]
     names = dataset.columns or [f"element {i}" for i in range(tables[0].shape[1])]
     families = dataset.families * (len(names) // len(dataset.families))
@@ -136,7 +136,7 @@ def lines(page: Page, dataset: Dataset, shown: list[ShownSequence]) -> Figure:
 def strips(
     page: Page, dataset: Dataset, shown: list[ShownSequence], limits: tuple[float, float]
 ) -> Figure:
-    """Frames at even distances, side by side; `limits` are black and white, in scaled units."""
+    """Draw frames side by side, evenly spaced; `limits` are black and white, in scaled units."""
     height, width = dataset.train.values.shape[-2:]
     pitch = width + max(1, width // 24)
     num_pixels = (MOST_FRAMES - 1) * pitch + width
@@ -144,10 +144,10 @@ def strips(
     figure, body = page((strip_height + 0.45) * len(shown))
     low, high = limits
     axes = body.subplots(len(shown), 1, squeeze=False)[:, 0]
-    for axis, film in zip(axes, shown, strict=True):
-        steps = np.unique(np.linspace(0, len(film.rows) - 1, MOST_FRAMES).round().astype(int))
+    for axis, video in zip(axes, shown, strict=True):
+        steps = np.unique(np.linspace(0, len(video.rows) - 1, MOST_FRAMES).round().astype(int))
         strip = np.ones((height, num_pixels, 3), np.float32)
-        frames = dataset.scaling(film.rows[steps].astype(np.float32))
+        frames = dataset.scaling(video.rows[steps].astype(np.float32))
         for left, frame in zip(range(0, num_pixels, pitch), frames, strict=False):
             strip[:, left : left + width] = coloured((frame - low) / (high - low))
         axis.imshow(strip)
@@ -156,7 +156,7 @@ def strips(
         axis.set_yticks([])
         axis.set_xticks(np.arange(len(steps)) * pitch + (width - 1) / 2, [f"t={t}" for t in steps])
         axis.tick_params(length=0, labelsize=7.5, labelcolor=SMALL_PRINT, pad=1)
-        title(axis, f"{film.name}, {extent_of(film, dataset)}")
+        title(axis, f"{video.name}, {extent_of(video, dataset)}")
     return figure
 
 
@@ -199,9 +199,9 @@ def row_unit(dataset: Dataset) -> str:
 
 
 def _draw(axis: Axes, columns: Sequence[np.ndarray], *, is_binary: bool) -> None:
-    """The sequences of one column, and below them, for each, marks where a value is missing."""
+    """Draw the sequences of one column, and below them marks where a value is missing."""
     num = len(columns)
-    # Noughts and ones would hide each other: each sequence has a level of its own.
+    # Lines between 0 and 1 would hide each other: each sequence has a level of its own.
     levels = [1.5 * (num - 1 - i) if is_binary else 0.0 for i in range(num)]
     drawn = [values + up for values, up in zip(columns, levels, strict=True)]
     style = "steps-mid" if is_binary else "default"

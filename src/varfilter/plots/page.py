@@ -17,9 +17,9 @@ h3 { margin: 1.8rem 0 .4rem; }
 .lead { color: #555; margin-top: 0; }
 .loud { border-left: .3rem solid #c62828; background: #fdf1f0; padding: .6rem 1rem; }
 .cards { display: flex; flex-wrap: wrap; gap: .8rem; margin: 1.4rem 0; }
-.card { flex: 1 1 13rem; border: 1px solid #ddd; border-radius: .5rem; padding: .7rem 1rem; }
+.card { flex: 1 1 11rem; border: 1px solid #ddd; border-radius: .5rem; padding: .7rem 1rem; }
 .card b { display: block; font-size: 1.45rem; color: #1f5fbf; }
-.scroll { overflow-x: auto; }
+.scroll { overflow-x: auto; margin-bottom: 1rem; }
 .scroll td, .scroll th { overflow-wrap: normal; }
 .scroll td:first-child { min-width: 8rem; overflow-wrap: anywhere; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
@@ -40,11 +40,12 @@ dt { color: #555; } dd { margin: 0; min-width: 0; }
 img { max-width: 100%; height: auto; display: block; margin: .6rem 0; }
 figcaption, .note { color: #555; font-size: .92rem; } figure { margin: 1rem 0; }
 code { background: #f3f3f3; padding: .1rem .3rem; border-radius: .2rem; }
+code span { display: inline-block; max-width: 100%; }
 """
 
 
 def document(title: str, body: str) -> str:
-    """A whole page; `body` is HTML, `title` is text."""
+    """The HTML of a whole page; `body` is HTML, `title` is text."""
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
@@ -56,7 +57,7 @@ def document(title: str, body: str) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, ours: Sequence[int] = ()) -> str:
-    """Texts in rows and columns; the rows numbered in `ours` stand out.
+    """The HTML of texts in rows and columns; the rows numbered in `ours` stand out.
 
     On small screens, where there are many columns, each row is a list of its own.
     """
@@ -76,7 +77,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, ours: Sequence[
 
 
 def cards(pairs: Iterable[tuple[str, str]]) -> str:
-    """A few numbers that matter most, each with what it is."""
+    """The HTML of the few numbers that matter most, each with what it is."""
     inner = "".join(
         f'<div class="card"><b>{html.escape(value)}</b>{html.escape(text)}</div>'
         for value, text in pairs
@@ -85,26 +86,23 @@ def cards(pairs: Iterable[tuple[str, str]]) -> str:
 
 
 def facts(pairs: Iterable[tuple[str, str]]) -> str:
-    """Names and what is known of them; the second of each pair is HTML."""
+    """The HTML of a list of names and what is known of them; the latter is HTML already."""
     inner = "".join(f"<dt>{html.escape(name)}</dt><dd>{value}</dd>" for name, value in pairs)
     return f"<dl>{inner}</dl>"
 
 
-def figure(
-    content: bytes, caption: str, *, narrow: bytes | None = None, alt: str | None = None
-) -> str:
-    """A picture, and the one that small screens get in its place; `alt` is the caption if none."""
+def illustration(paint: Painter, caption: str) -> str:
+    """The HTML of a figure with its caption, in two widths, of which the browser shows one."""
     text = html.escape(caption)
-    image = f'<img alt="{html.escape(alt or caption)}" src="{_inside(content)}">'
-    if narrow is not None:
-        small = f'<source media="(max-width: 600px)" srcset="{_inside(narrow)}">'
-        image = f"<picture>{small}{image}</picture>"
-    return f"<figure>{image}<figcaption>{text}</figcaption></figure>"
+    small = f'<source media="(max-width: 600px)" srcset="{_inside(png(paint(NARROW)))}">'
+    image = f'<img alt="{text}" src="{_inside(png(paint(WIDE)))}">'
+    return f"<figure><picture>{small}{image}</picture><figcaption>{text}</figcaption></figure>"
 
 
-def both_widths(paint: Painter, caption: str, alt: str | None = None) -> str:
-    """The HTML of a figure in two widths, of which the browser shows one."""
-    return figure(png(paint(WIDE)), caption, narrow=png(paint(NARROW)), alt=alt)
+def command_line(words: str) -> str:
+    """The HTML of a command line, which breaks before its options and not within them."""
+    parts = words.replace(" --", "\n--").split("\n")
+    return f"<code>{' '.join(f'<span>{html.escape(part)}</span>' for part in parts)}</code>"
 
 
 def _inside(content: bytes) -> str:

@@ -30,7 +30,10 @@ Painter = Callable[[float], Figure]
 
 
 def plain(axis: Axes, *, grid: bool = False) -> None:
-    """Set by hand: some of `rcParams` are asked for again when the figure is drawn."""
+    """Draw a panel in the page's style: two thin axes, small letters, a grid if asked for.
+
+    It is set by hand, since some of `rcParams` are asked for again when the figure is drawn.
+    """
     axis.spines[["top", "right"]].set_visible(False)
     axis.spines[["bottom", "left"]].set_color(FRAME)
     axis.tick_params(labelsize=8, color=FRAME, labelcolor=INK, length=3)
@@ -41,7 +44,7 @@ def plain(axis: Axes, *, grid: bool = False) -> None:
 
 
 def title(axis: Axes, text: str, *, small: bool = False) -> None:
-    """At the left; or, in small print, at the right."""
+    """Write a title above a panel, at the left; or, in small print, at the right."""
     if small:
         axis.set_title(text, loc="right", fontsize=7.5, color=SMALL_PRINT, parse_math=False)
     else:
@@ -49,12 +52,15 @@ def title(axis: Axes, text: str, *, small: bool = False) -> None:
 
 
 def count(number: int, unit: str) -> str:
-    """1 step, 2 steps."""
+    """A number with its unit, in the plural where there is not just one: 1 step, 2 steps."""
     return f"{number:,} {unit}" + ("" if number == 1 else "s")
 
 
 def legible(text: str, most: int) -> str:
-    """On one line, not too long, without characters that the font lacks (they raise warnings)."""
+    """A text on one line, of at most `most` letters, all of which the font has.
+
+    matplotlib warns of letters that the font lacks; here they become question marks.
+    """
     font = get_font(findfont(FontProperties()))
     line = " ".join(text.split())
     line = "".join(c if font.get_char_index(ord(c)) else "?" for c in line)
@@ -62,7 +68,7 @@ def legible(text: str, most: int) -> str:
 
 
 def coloured(frame: np.ndarray) -> np.ndarray:
-    """(height, width, 3) from 0 to 1, of any frame; a pixel that is missing in its own colour."""
+    """The colours of a frame, (height, width, 3) from 0 to 1; missing pixels have their own."""
     channels = np.moveaxis(frame, 0, -1) if frame.ndim == 3 else frame[..., None]
     colour = np.broadcast_to(np.clip(channels, 0.0, 1.0), (*channels.shape[:2], 3))
     lost = np.isnan(channels).any(-1, keepdims=True)
@@ -70,7 +76,7 @@ def coloured(frame: np.ndarray) -> np.ndarray:
 
 
 def outline(times: np.ndarray, values: np.ndarray, most: int = 4000) -> tuple[Any, Any]:
-    """The same picture with few points: of each piece the lowest and the highest value."""
+    """A long curve with few points that look the same: of each piece the lowest and highest."""
     size = -(-2 * len(values) // most)
     if size <= 2:
         return times, values
@@ -80,26 +86,26 @@ def outline(times: np.ndarray, values: np.ndarray, most: int = 4000) -> tuple[An
 
 
 def value_range(arrays: Sequence[np.ndarray]) -> tuple[float, float]:
-    """The lowest and the highest value; never the same."""
+    """The lowest and the highest finite value; they are never the same."""
     values = np.concatenate([array[np.isfinite(array)] for array in arrays])
     low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 1.0)
     return (low, high) if high > low else (low, low + max(1.0, abs(low)))
 
 
 def ink(colour: str) -> Colormap:
-    """From white to a colour; what is missing has its own."""
+    """A colour map from white to a colour; what is missing has a colour of its own."""
     return LinearSegmentedColormap.from_list("ink", ["white", colour]).with_extremes(bad=MISSING)
 
 
 def png(figure: Figure) -> bytes:
-    """As the bytes of a file."""
+    """The bytes of a PNG file of a figure."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png")
     return buffer.getvalue()
 
 
 def blank(width: float, height: float) -> Figure:
-    """An empty picture."""
+    """An empty figure, with the resolution that its width asks for."""
     figure = Figure(figsize=(width, height), dpi=RESOLUTION[width])
     figure.set_layout_engine("constrained")
     FigureCanvasAgg(figure)
@@ -109,7 +115,7 @@ def blank(width: float, height: float) -> Figure:
 def panels(
     width: float, count: int, height: float, *, columns: int = 2, header: float = 0.0
 ) -> Any:
-    """(figure, axes): so many panels, side by side where there is room."""
+    """A figure and its panels, so many, side by side where there is room."""
     num_wide = min(columns, count) if width == WIDE else 1
     num_high = -(-count // num_wide)
     figure = blank(width, height * num_high + header)
@@ -122,7 +128,7 @@ def panels(
 
 
 def legend(figure: Figure, labels: Sequence[str], styles: Sequence[dict[str, Any]]) -> None:
-    """Above all panels; texts are taken as they are."""
+    """Draw a legend above all panels; its texts are taken as they are, `$` and all."""
     is_wide = figure.get_figwidth() == WIDE
     handles = [Line2D([], [], **style) for style in styles]
     shown = figure.legend(
@@ -134,15 +140,15 @@ def legend(figure: Figure, labels: Sequence[str], styles: Sequence[dict[str, Any
 
 
 def legend_height(width: float, count: int) -> float:
-    """Inches that a legend of so many entries takes."""
+    """How many inches a legend of so many entries takes."""
     return 0.1 + 0.2 * (-(-count // 2) if width == WIDE else count)
 
 
 def x_label(axis: Axes, text: str) -> None:
-    """Below, in the page's ink."""
+    """Write what is plotted along the horizontal axis below a panel."""
     axis.set_xlabel(text, fontsize=8.5, color=INK)
 
 
 def y_label(axis: Axes, text: str) -> None:
-    """At the left, in the page's ink."""
+    """Write what is plotted along the vertical axis to the left of a panel."""
     axis.set_ylabel(text, fontsize=8.5, color=INK)

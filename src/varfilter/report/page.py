@@ -10,7 +10,7 @@ from typing import Any
 
 from varfilter.data.dataset import SPLITS
 from varfilter.plots import curves
-from varfilter.plots.page import both_widths, cards, document, facts, table
+from varfilter.plots.page import cards, command_line, document, facts, illustration, table
 from varfilter.plots.sequences import caption
 from varfilter.plots.style import count
 from varfilter.report.summary import RunSummary, labels, summarize
@@ -173,7 +173,7 @@ def _learning(found: Sequence[RunSummary]) -> list[str]:
             " its parts, the gradients and the weight of the KL, by epoch. While that weight is"
             " below 1, the free energy of training is not comparable with that of validation."
         )
-        parts.append(both_widths(partial(curves.learning_curves, lines), text))
+        parts.append(illustration(partial(curves.learning_curves, lines), text))
     return parts
 
 
@@ -185,7 +185,7 @@ def _inference(found: Sequence[RunSummary]) -> list[str]:
         if not values:
             continue
         text = f"{name}: free energy at the prior and after each inference iteration."
-        parts.append(both_widths(partial(curves.iterations, values), text))
+        parts.append(illustration(partial(curves.iterations, values), text))
         most = max(map(len, values.values()))
         head = ["run", "prior", *map(str, range(1, most))]
         rows = [
@@ -208,7 +208,7 @@ def _one_run(found: RunSummary, split: str, *, is_alone: bool) -> list[str]:
     parts.append(f"<{deeper}>{heading}</{deeper}>")
     for drawn in found.drawn:
         paint = partial(found.medium.draw_sequence, found.dataset, drawn)
-        parts.append(both_widths(paint, caption(drawn, found.medium.caption)))
+        parts.append(illustration(paint, caption(drawn, found.medium.caption)))
     parts += [f"<{deeper}>Calibration</{deeper}>", *_calibration(numbers)]
     ranked = numbers["sequences"]
     parts.append(f"<{deeper}>Best and worst sequences</{deeper}>")
@@ -232,7 +232,7 @@ def _calibration(numbers: dict[str, Any]) -> list[str]:
         f"Of one-step predictions, {numbers['num_samples']} draws each, over {steps:,} steps of"
         f" {count(len(inspected), 'sequence')}; on the dashed line, predictions mean what they say."
     )
-    found = [both_widths(partial(curves.calibration_curves, parts), text)]
+    found = [illustration(partial(curves.calibration_curves, parts), text)]
     numeric = [part for part in parts if part["kind"] == "numeric" and part["num_values"]]
     if numeric:
         places = [numeric[0]["nominal"].index(level) for level in (0.5, 0.9)]
@@ -255,7 +255,8 @@ def _facts(numbers: dict[str, Any]) -> list[tuple[str, str]]:
     """What was run, on what, where, and how to do it again; the second of each pair is HTML."""
     data, parameters = numbers["data"], numbers["num_parameters"]
     sequences = ", ".join(f"{number:,} {split}" for split, number in data["sequences"].items())
-    shape = " by ".join(map(str, numbers["observation_shape"])) or "one number"
+    shape = " by ".join(map(str, numbers["observation_shape"]))
+    shape = f"{shape} numbers" if shape else "one number"
     pairs = [
         ("experiment", numbers["experiment"]["name"]),
         ("data", f"{data['name']}: {sequences} sequences; an observation is {shape}"),
@@ -272,7 +273,7 @@ def _facts(numbers: dict[str, Any]) -> list[tuple[str, str]]:
         ("begun", numbers["begun"]),
     ]  # fmt: skip
     shown = [(name, html.escape(text)) for name, text in pairs]
-    return [*shown, ("command", f"<code>{html.escape(numbers['command'])}</code>")]
+    return [*shown, ("command", command_line(numbers["command"]))]
 
 
 def _all_settings(numbers: dict[str, Any]) -> list[tuple[str, str]]:

@@ -13,7 +13,7 @@ from varfilter.data.dataset import Dataset
 from varfilter.experiments import AVF, EXPERIMENTS, Experiment, experiment_named
 from varfilter.media import Source, load
 from varfilter.plots import curves
-from varfilter.plots.page import both_widths, document, facts, table
+from varfilter.plots.page import command_line, document, facts, illustration, table
 from varfilter.plots.sequences import caption
 from varfilter.plots.style import WIDE, count, png
 from varfilter.report.inspection import inspect_sequences
@@ -245,7 +245,7 @@ def _waveforms(row: Row, numbers: dict[str, Any], out: Path, *, seed: int) -> li
     for number, each in enumerate(drawn, 1):
         paint = partial(medium.draw_sequence, dataset, each)
         (out / f"figure-3-{number}.png").write_bytes(png(paint(WIDE)))
-        figures.append(both_widths(paint, caption(each, medium.caption)))
+        figures.append(illustration(paint, caption(each, medium.caption)))
     return figures
 
 
@@ -265,7 +265,7 @@ def _improvements(rows: list[Row], numbers: dict[str, Any], out: Path) -> list[s
     paint = partial(curves.validation_curves, lines)
     (out / "figure-4a.png").write_bytes(png(paint(WIDE)))
     text = "(a) Validation free energy per step for models trained with K inference iterations."
-    figures = [both_widths(paint, text)]
+    figures = [illustration(paint, text)]
     last = numbers["rows"][-1]["results"]
     if last is not None:
         numbers["improvement"] = curves.improvement(last["nats_by_iteration"])
@@ -275,7 +275,7 @@ def _improvements(rows: list[Row], numbers: dict[str, Any], out: Path) -> list[s
             f"(b) Improvement of the free energy on the prior's estimate, by iteration, K ="
             f" {ITERATIONS[-1]}, validation part."
         )
-        figures.append(both_widths(paint, text))
+        figures.append(illustration(paint, text))
     return figures
 
 
@@ -295,7 +295,7 @@ def paper_page(numbers: dict[str, Any], figures: list[str]) -> str:
         listed = [(data, html.escape(reason)) for data, reason in missing.items()]
         body += ["<h2>What is missing</h2>", facts(listed)]
     if commands:
-        items = "".join(f"<li><code>{html.escape(line)}</code></li>" for line in commands)
+        items = "".join(f"<li>{command_line(line)}</li>" for line in commands)
         body += ["<h2>The runs, each by itself</h2>", f"<ul>{items}</ul>"]
     return document(f"varfilter: {numbers['title']}", "\n".join(body))
 

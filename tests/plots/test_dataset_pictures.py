@@ -8,13 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from varfilter.media.pictures import MOST_FRAMES, MOST_PANELS, picture
 
 from refusals import as_users_run_it, refuses  # noqa: F401
 from varfilter.data import Dataset, Family, Ragged, Scaling
 from varfilter.distributions import Bernoulli, DiscretizedNormal, Normal
+from varfilter.media import picture
+from varfilter.plots.datasets import MOST_FRAMES, MOST_PANELS
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parent.parent.parent
 DATA = Path(os.environ.get("VARFILTER_DATA", ROOT.parent / "shared" / "data"))
 NAN = float("nan")
 SPLITS = ("train", "valid", "test")
@@ -198,26 +199,26 @@ def test_a_long_sound_is_an_outline():
     assert wave.get_title(loc="left") == "sequence 0, the first 131,072 of 300,000 steps (18.75 s)"
 
 
-# Films
+# Videos
 
 
 @pytest.mark.parametrize("channels", [1, 3])
-def test_films(channels):
+def test_videos(channels):
     generator = np.random.default_rng(0)
-    films = [generator.integers(0, 256, (n, channels, 24, 48), np.uint8) for n in (40, 3)]
+    videos = [generator.integers(0, 256, (n, channels, 24, 48), np.uint8) for n in (40, 3)]
     family = Family(DiscretizedNormal, width=1 / 255, low=0.0, high=1.0)
     figure = picture(
-        dataset(films, family, scaling=Scaling(0.0, 255.0), rate=25.0, names=("run", "jump"))
+        dataset(videos, family, scaling=Scaling(0.0, 255.0), rate=25.0, names=("run", "jump"))
     )
     _, axes = parts(figure)
     assert titles(axes) == ["run, 40 steps (1.60 s)", "jump, 3 steps (0.12 s)"]
     steps = [[0, 6, 11, 17, 22, 28, 33, 39], [0, 1, 2]]
-    for axis, film, chosen in zip(axes, films, steps, strict=True):
+    for axis, video, chosen in zip(axes, videos, steps, strict=True):
         assert [text.get_text() for text in axis.get_xticklabels()] == [f"t={t}" for t in chosen]
         strip = axis.images[0].get_array()
         assert strip.shape == (24, MOST_FRAMES * 50 - 2, 3)
         for i, step in enumerate(chosen):
-            frame = np.moveaxis(film[step], 0, -1) / 255
+            frame = np.moveaxis(video[step], 0, -1) / 255
             np.testing.assert_allclose(
                 strip[:, 50 * i : 50 * i + 48], np.broadcast_to(frame, (24, 48, 3)), atol=1e-6
             )
@@ -225,9 +226,9 @@ def test_films(channels):
 
 
 def test_missing_pixels_have_a_colour_of_their_own():
-    film = np.linspace(-2.0, 2.0, 256).reshape(1, 16, 16).astype(np.float32)
-    film[0, 3, 5] = NAN
-    figure = picture(dataset([film]))
+    video = np.linspace(-2.0, 2.0, 256).reshape(1, 16, 16).astype(np.float32)
+    video[0, 3, 5] = NAN
+    figure = picture(dataset([video]))
     _, (axis,) = parts(figure)
     strip = axis.images[0].get_array()
     assert len(set(strip[3, 5])) == 3
@@ -359,13 +360,13 @@ def everything():
     return {
         "rolls": dataset(rolls(*range(10, 40)), Family(Bernoulli)),
         "sound": dataset([generator.normal(size=400) for _ in range(20)], rate=100.0),
-        "films": dataset([generator.random((6, 1, 16, 16)) for _ in range(20)]),
+        "videos": dataset([generator.random((6, 1, 16, 16)) for _ in range(20)]),
         "table": plant(20)[1],
         "heat maps": dataset([generator.random((6, 30)) for _ in range(20)]),
     }
 
 
-@pytest.mark.parametrize("kind", ["rolls", "sound", "films", "table", "heat maps"])
+@pytest.mark.parametrize("kind", ["rolls", "sound", "videos", "table", "heat maps"])
 def test_the_same_seed_gives_the_same_picture(kind):
     data = everything()[kind]
     figure, other = picture(data, seed=1), picture(data, seed=2)
@@ -421,7 +422,7 @@ def test_no_screen_and_no_state_of_pyplot():
     program = (
         "import sys, numpy as np\n"
         "from varfilter.data import Dataset, Family, Ragged\n"
-        "from varfilter.media.pictures import picture\n"
+        "from varfilter.media import picture\n"
         "from varfilter.distributions import Normal\n"
         "x = Ragged.of([np.zeros((3, 2))])\n"
         "picture(Dataset('a', x, x, x, Family(Normal))).canvas.draw()\n"

@@ -56,9 +56,11 @@ def test_the_page_is_whole_and_its_path_is_printed_last(tmp_path):
     # A few updates of the inference network alone already beat no inference.
     assert results["tracker"]["avf"]["free_energy"] < results["tracker"]["prior"]["free_energy"]
     page = (out / "index.html").read_text(encoding="utf-8")
-    assert page.count("data:image/png;base64,") == 4
+    # Four pictures, each once for wide and once for narrow screens.
+    assert page.count("<img ") == page.count("<source ") == 4
+    assert page.count("data:image/png;base64,") == 8
     # Self-contained: nothing is fetched from anywhere.
-    assert not re.search(r'(?:src|href)="(?!data:)', page)
+    assert not re.search(r'(?:src|srcset|href)="(?!data:)', page)
     assert "the exact optimum" in page
     assert str((out / "index.html").resolve()) in stdout.splitlines()[-1]
 

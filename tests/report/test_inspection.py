@@ -1,0 +1,81 @@
+"""The close look at sequences agrees with the scores; calibration finds right predictions right."""
+
+import jax
+import numpy as np
+import pytest
+from tiny_runs import tiny
+
+from varfilter.media import Inspection, medium_of
+from varfilter.plots.sequences import most_surprising
+from varfilter.report.inspection import NOMINAL, coverage, inspect_sequences, reliability
+from varfilter.training import evaluate
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    """(a model, a filter, their data): the table whose step 30 nobody expects."""
+    experiment, dataset = tiny("table", tmp_path_factory.mktemp("inspected"))
+    model, filter, _ = experiment.build(dataset)
+    return model, filter, dataset
+
+
+def test_the_surprise_of_a_picture_is_that_of_the_scores(table):
+    model, filter, dataset = table
+    scores = evaluate(filter, model, dataset, jax.random.key(0), batch_size=3)
+    (sequence,) = inspect_sequences(
+        filter, model, dataset, jax.random.key(0), np.array([1]),
+        split="test", inspection=Inspection(num_steps=300),
+    )  # fmt: skip
+    assert np.sum(sequence.surprise) == pytest.approx(scores.free_energy[1], rel=1e-4)
+    assert (sequence.name, sequence.first, sequence.num_steps) == (
+        dataset.sequence_names("test")[1], 1, 39,
+    )  # fmt: skip
+    np.testing.assert_array_equal(np.isnan(sequence.ranks), np.isnan(sequence.xs))
+    seen = sequence.ranks[~np.isnan(sequence.ranks)]
+    assert ((seen > 0) & (seen < 1)).all()
+    assert (sequence.low <= sequence.high).all()
+    assert 30 in [each["step"] for each in most_surprising(sequence)]
+
+
+def test_sound_is_drawn_where_it_is_loudest(table):
+    model, filter, dataset = table
+    (sequence,) = inspect_sequences(
+        filter, model, dataset, jax.random.key(0), np.array([1]),
+        split="test", inspection=Inspection(num_steps=300),
+    )  # fmt: skip
+    window = medium_of(tiny("sound", None)[1]).inspected(sequence)
+    # A sequence that is shorter than what is drawn stays whole.
+    assert len(window.surprise) == len(sequence.surprise)
+    longer = sequence._replace(
+        **{
+            name: np.concatenate([part, part])
+            for name, part in sequence._asdict().items()
+            if isinstance(part, np.ndarray)
+        }
+    )
+    window = medium_of(tiny("sound", None)[1]).inspected(longer)
+    assert len(window.surprise) == len(window.xs) == 40
+    # Both of the unexpected values, at 30 and 69, are loud: they fit in one window.
+    assert window.first <= 30 < 69 < window.first + 40
+    assert window.surprise[30 - window.first] == longer.surprise[29]
+    assert 30 in [each["step"] for each in most_surprising(window)]
+
+
+def test_ranks_of_right_predictions_cover_as_they_should():
+    ranks = np.random.default_rng(0).uniform(size=100_000)
+    # Four standard errors of a frequency near one half, sqrt(0.25 / 1e5).
+    np.testing.assert_allclose(coverage(ranks), NOMINAL, atol=4 * 0.0016)
+    narrow = 0.5 + 0.5 * (ranks - 0.5)
+    assert coverage(narrow)[NOMINAL.index(0.5)] == 1.0
+
+
+def test_probabilities_that_are_right_are_on_the_diagonal():
+    rng = np.random.default_rng(0)
+    predicted = rng.uniform(size=100_000)
+    found = reliability(predicted, (rng.uniform(size=100_000) < predicted).astype(float))
+    # Four standard errors in a bin of ten thousand.
+    np.testing.assert_allclose(found["observed"], found["predicted"], atol=4 * 0.005)
+    assert sum(found["counts"]) == 100_000
+    found = reliability(np.array([0.95, 1.0, 0.0]), np.array([0.0, 1.0, 0.0]))
+    assert found["counts"] == [1, 2]
+    assert found["observed"] == [0.0, 0.5]
