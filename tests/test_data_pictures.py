@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from varfilter.media.pictures import MOST_FRAMES, MOST_PANELS, picture
 
 from refusals import as_users_run_it, refuses  # noqa: F401
 from varfilter.data import Dataset, Family, Ragged, Scaling
 from varfilter.distributions import Bernoulli, DiscretizedNormal, Normal
-from varfilter.media.pictures import MOST_FRAMES, MOST_PANELS, picture
 
 ROOT = Path(__file__).parent.parent
 DATA = Path(os.environ.get("VARFILTER_DATA", ROOT.parent / "shared" / "data"))

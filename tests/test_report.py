@@ -10,6 +10,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from varfilter.experiments.tables import table_experiment
 
 from browser import look_at
 from varfilter.cli.report import Report
@@ -29,7 +30,6 @@ from varfilter.experiments import (
     train,
 )
 from varfilter.experiments.models import TableSizes
-from varfilter.experiments.tables import table_experiment
 from varfilter.media.catalogue import Loaded
 from varfilter.plots.curves import improvement
 from varfilter.report import report, reproduce
