@@ -17,6 +17,8 @@ import pytest
 from varfilter import cli
 
 SCRIPT = Path(__file__).parent / "script.py"
+# `varfilter` as a script, for commands that need a process.
+PROGRAM = Path(cli.__file__).parent.parent / "__main__.py"
 # What `conftest.py` sets to compile in less time programs that run once.
 QUICK = {"JAX_DISABLE_MOST_OPTIMIZATIONS", "XLA_FLAGS"}
 

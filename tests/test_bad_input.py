@@ -9,13 +9,13 @@ import varfilter as vf
 from refusals import as_users_run_it, refuses  # noqa: F401
 from varfilter import LinearGaussian, VariationalFilter
 from varfilter.inference import LSTMPosterior, MLPPosterior
-from worlds import KEY, assert_same_bits, deep_markov, linear_gaussian_parameters, observations
+from worlds import KEY, assert_same_bits, deep_markov, linear_gaussian_parameters
 
 # A model of three observed elements and two latent ones, and the plainest filter.
 PARAMETERS = linear_gaussian_parameters(latent=2, size=3)
 MODEL = LinearGaussian(**PARAMETERS)
 FILTER = VariationalFilter(vf.Prior())
-XS = observations(MODEL, 4)
+XS = np.random.default_rng(4).normal(size=(4, 3)).astype(np.float32)
 NONLINEAR = deep_markov(size=3, latent=2)
 WIDER = deep_markov(size=5, latent=4)
 

@@ -1,6 +1,6 @@
 """The pages of docs/: their Python runs, block after block; their commands are ours; they build."""
 
-import os
+import functools
 import re
 import shlex
 import shutil
@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from commands import PROGRAM, command, script
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / "docs").glob("*.md"))
@@ -27,25 +29,25 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def run_python(*pages):
-    script = "\n".join(block for page in pages for block in blocks(page, "python"))
+def run_python(folder, *pages):
+    path = folder / "page.py"
+    code = "\n".join(block for page in pages for block in blocks(page, "python"))
+    path.write_text(code, encoding="utf-8")
     # A process of its own, as a reader's: without the strict settings of the tests.
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout
+    done = script(path)
+    assert done.code == 0, done.err
+    assert done.out
 
 
 @pytest.mark.slow
 def test_python_of_the_quick_start_and_of_your_own_data_runs(folder):
     # One after the other: the second loads the run of the first.
-    run_python(ROOT / "docs" / "index.md", ROOT / "docs" / "data.md")
+    run_python(folder, ROOT / "docs" / "index.md", ROOT / "docs" / "data.md")
 
 
 @pytest.mark.parametrize("name", ["model", "inference", "paper"])
 def test_python_of_a_page_runs(name, folder):
-    run_python(ROOT / "docs" / f"{name}.md")
+    run_python(folder, ROOT / "docs" / f"{name}.md")
 
 
 def test_commands_of_the_pages_are_known():
@@ -63,23 +65,21 @@ def test_commands_of_the_pages_are_known():
     assert {"train", "filter", "forecast", "report", "reproduce"} <= used
 
 
-def run_commands(page, *, more, only=None):
+def run_commands(page, run, *, more, only=None):
     """Each command of a page, as it stands there; `more` are options to add, by command."""
     for line in "".join(blocks(page, "sh")).splitlines():
         program, *words = shlex.split(line)
         if program != "varfilter" or (only and words[0] not in only):
             continue
-        done = subprocess.run(
-            [sys.executable, "-m", "varfilter", *words, *more.get(words[0], ())],
-            env=os.environ, capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        assert done.returncode == 0, (line, done.stderr)
+        done = run(*words, *more.get(words[0], ()))
+        assert done.code == 0, (line, done.err)
 
 
 def test_quick_start_works(folder):
     # A tenth of the training: that the fault stands out, and not how well the bands hold.
     run_commands(
         ROOT / "docs" / "index.md",
+        command,
         more={"train": ["--max-updates", "150"]},
         only=("train", "filter", "forecast"),
     )
@@ -87,10 +87,11 @@ def test_quick_start_works(folder):
 
 
 @pytest.mark.slow
-def test_quick_start_works_to_the_letter(folder, monkeypatch):
-    # Optimized, as its readers run it.
-    monkeypatch.delenv("JAX_DISABLE_MOST_OPTIMIZATIONS", raising=False)
-    run_commands(ROOT / "docs" / "index.md", more={})
+def test_quick_start_works_to_the_letter(folder):
+    # Optimized, and each command a process, as its readers run it.
+    run_commands(
+        ROOT / "docs" / "index.md", functools.partial(script, PROGRAM, is_optimized=True), more={}
+    )
     check_filtered(folder)
     check_bands(folder)
     assert "<html" in (folder / "runs" / "sensors" / "report.html").read_text(encoding="utf-8")

@@ -4,11 +4,11 @@ import ast
 import functools
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from commands import script
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("[a-z]*.py"))
@@ -28,14 +28,9 @@ def output_of(name):
     path = ROOT / "examples" / name
     short = ["--updates", "2"] if "--updates" in path.read_text() else []
     # One that trains for long takes less time compiled as its readers have it.
-    unset = set() if short else {"JAX_DISABLE_MOST_OPTIMIZATIONS"}
-    done = subprocess.run(
-        [sys.executable, "-W", "error", str(path), *short],
-        env={name: value for name, value in os.environ.items() if name not in unset},
-        capture_output=True, text=True, timeout=600, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    done = script(path, *short, is_optimized=not short)
+    assert done.code == 0, done.err
+    return done.out
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

@@ -44,7 +44,7 @@ def convolution(in_size, size, kernel):
 
 
 def highway_network(in_size, latent, num_layers):
-    """The trunk of 1,024 units (spec 2.3), and four heads."""
+    """The trunk of 1,024 units and four heads."""
     later = (num_layers - 1) * 2 * dense(1024, 1024)
     return 3 * dense(in_size, 1024) + later + 4 * dense(1024, latent)
 
@@ -65,7 +65,7 @@ VGG_DECODER = (
 )  # fmt: skip
 
 # Each preset's generative parts, the baseline's posterior and AVF's network: counted by hand,
-# and the millions that the spec names.
+# and the millions that the paper's sizes come to.
 COUNTS = {
     "vrnn-timit": {
         "generative": (

@@ -30,7 +30,7 @@ def world():
 
 @pytest.fixture(scope="module")
 def scalar():
-    """(the model of spec 10.4, a sequence of 30 steps, its exact evidence)."""
+    """(a scalar model, a sequence of 30 steps, its exact evidence)."""
     model = scalar_world()
     xs = observations(model, 30)
     return model, xs, exact_evidence(model, xs)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from commands import refuse, script, succeed
+
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -40,22 +42,15 @@ def test_ci_runs_the_test_command_of_the_readme():
 
 def test_the_readme_example_runs(tmp_path):
     (code,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    (tmp_path / "readme.py").write_text(code, encoding="utf-8")
+    done = script("readme.py", cwd=tmp_path)
+    assert done.code == 0, done.err
     assert (tmp_path / "pendulum.stream").exists()
 
 
 def test_version_and_help():
-    def varfilter(*arguments: str) -> subprocess.CompletedProcess:
-        command = [sys.executable, "-m", "varfilter", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
-
-    assert re.fullmatch(r"varfilter \d+\.\d+\.\d+\n", varfilter("--version").stdout)
-    shown = varfilter("--help").stdout
+    assert re.fullmatch(r"varfilter \d+\.\d+\.\d+\n", succeed("--version").out)
+    shown = succeed("--help").out
     assert "varfilter demo" in shown
     assert "varfilter doctor --json" in shown
-    wrong = varfilter("dmeo")
-    assert wrong.returncode == 2
-    assert "demo" in wrong.stderr
+    assert "demo" in refuse("dmeo")

@@ -5,11 +5,11 @@ are skipped only where it is absent.
 """
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from commands import script
 
 ROOT = Path(__file__).parent.parent
 DATA = Path(os.environ.get("VARFILTER_DATA", ROOT.parent / "shared" / "data"))
@@ -20,13 +20,9 @@ pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason=f"needs the data sets 
 def scores(example, *arguments):
     """{method: (F, KL, F at q = prior)} and the reference, as the example prints them."""
     # Optimized: these compute for longer than they compile.
-    environment = {k: v for k, v in os.environ.items() if k != "JAX_DISABLE_MOST_OPTIMIZATIONS"}
-    done = subprocess.run(
-        [sys.executable, "-W", "error", str(ROOT / "examples" / example), *map(str, arguments)],
-        env=environment, capture_output=True, text=True, timeout=900, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    table = done.stdout.split("nats per step, held out")[1].splitlines()[1:]
+    done = script(ROOT / "examples" / example, *arguments, is_optimized=True)
+    assert done.code == 0, done.err
+    table = done.out.split("nats per step, held out")[1].splitlines()[1:]
     rows = [line.rsplit(maxsplit=4) for line in table[1:] if not line.startswith("  by")]
     reference = float(table[0].split()[-1])
     return reference, {row[0].strip(): tuple(map(float, row[1:4])) for row in rows}
@@ -34,7 +30,7 @@ def scores(example, *arguments):
 
 def test_srnn_learns_chorales():
     reference, rows = scores("srnn_music.py", DATA / "music" / "jsb_chorales.npz", "--updates", 240)
-    # Spec 1.7 has 11.00 with equal weight per song; these are windows of 24 scored steps.
+    # 11.00 with equal weight per song; these are windows of 24 scored steps.
     assert reference == pytest.approx(11.1, abs=0.2)
     for free_energy, kl, at_prior in rows.values():
         assert free_energy < reference - 0.7

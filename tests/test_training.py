@@ -1,5 +1,6 @@
 """Training goes on to the bit where it stopped, whatever stopped it, and evaluation adds up."""
 
+import functools
 import os
 import signal
 import subprocess
@@ -31,15 +32,28 @@ from varfilter.training.evaluation import evaluate
 from varfilter.training.updates import Annealing, fit
 from worlds import KEY, assert_same_bits, deep_markov, linear_gaussian, observations
 
-MODEL = deep_markov()
 LENGTHS = (9, 4, 14, 1, 6, 30)
 
 
-def dataset(model=MODEL, lengths=LENGTHS):
+def dataset(model=None, lengths=LENGTHS):
     """Sequences of a model's own, kept in units of which a hundred are one of the model's."""
+    model = deep_markov() if model is None else model
     xs = [100.0 * np.asarray(observations(model, n, i)) for i, n in enumerate(lengths)]
     ragged = Ragged.of(xs)
     return Dataset("world", ragged, ragged, ragged, Family(vf.Normal), Scaling(0.0, 100.0))
+
+
+@functools.cache
+def windows():
+    """Made when they are first asked for: every worker imports this file."""
+    return RandomWindows(dataset(), 4, 3)
+
+
+@functools.cache
+def evaluated():
+    """(model, data, filter): what the exact filter says of five short sequences."""
+    model = linear_gaussian()
+    return model, dataset(model, (8, 4, 8, 1, 2)), vf.KalmanFilter()
 
 
 def learner(**options):
@@ -47,23 +61,23 @@ def learner(**options):
     return vf.TimeParallel(theta=adam, phi=adam, **options)
 
 
-def begun(learner):
-    inference = vf.Iterative(MODEL, hidden_size=8, key=jax.random.key(5))
-    return learner.init(MODEL, vf.VariationalFilter(inference))
-
-
 LEARNER = learner()
-WINDOWS = RandomWindows(dataset(), 4, 3)
 
 
-def fitted(learning=None, windows=WINDOWS, num_updates=7, **options):
+def begun(learner):
+    inference = vf.Iterative(deep_markov(), hidden_size=8, key=jax.random.key(5))
+    return learner.init(deep_markov(), vf.VariationalFilter(inference))
+
+
+def fitted(state=None, source=None, num_updates=7, **options):
     """(all learned, the free energies of its updates)."""
-    learning = begun(LEARNER) if learning is None else learning
+    state = begun(LEARNER) if state is None else state
+    source = windows() if source is None else source
     free_energies = []
-    for progress in fit(LEARNER, learning, windows, KEY, num_updates=num_updates, **options):
-        learning = progress.state
+    for progress in fit(LEARNER, state, source, KEY, num_updates=num_updates, **options):
+        state = progress.state
         free_energies += progress.metrics.free_energy.tolist()
-    return learning, free_energies
+    return state, free_energies
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +100,7 @@ def test_a_checkpoint_resumes_to_the_bit(unbroken, tmp_path):
 def test_how_updates_are_dispatched_changes_nothing(unbroken):
     learned, free_energies = unbroken
     on_host = RandomWindows(dataset(), 4, 3, on_device=False)
-    other, others = fitted(windows=on_host, updates_per_dispatch=2)
+    other, others = fitted(source=on_host, updates_per_dispatch=2)
     # Programs of another shape round otherwise: 1e-7 a step, which seven updates magnify.
     np.testing.assert_allclose(others, free_energies, rtol=1e-4)
     models = (eqx.filter(learning.model, eqx.is_array) for learning in (other, learned))
@@ -96,7 +110,8 @@ def test_how_updates_are_dispatched_changes_nothing(unbroken):
 
 def test_fit_learns_and_can_be_left():
     learning, first = begun(LEARNER), None
-    for progress in fit(LEARNER, learning, WINDOWS, KEY, num_updates=10**6):
+    options = {"num_updates": 10**6, "updates_per_dispatch": 3}  # a program of the tests above
+    for progress in fit(LEARNER, learning, windows(), KEY, **options):
         mean = float(jnp.mean(progress.metrics.free_energy))
         first = mean if first is None else first
         if progress.num_updates >= 150:
@@ -196,7 +211,7 @@ import sys
 sys.path.insert(0, {tests!r})
 import jax
 jax.config.update("jax_numpy_dtype_promotion", "strict")
-from test_training import KEY, LEARNER, WINDOWS, begun
+from test_training import KEY, LEARNER, begun, windows
 from varfilter.training.checkpoints import Checkpoint, keep_checkpoint, newest_checkpoint
 from varfilter.training.updates import fit
 folder, num_updates = sys.argv[1], int(sys.argv[2])
@@ -205,7 +220,7 @@ found, _ = newest_checkpoint(folder, learning)
 learning = learning if found is None else found.state
 print("started", flush=True)
 options = {{"num_updates": num_updates, "updates_per_dispatch": 5}}
-for progress in fit(LEARNER, learning, WINDOWS, KEY, **options):
+for progress in fit(LEARNER, learning, windows(), KEY, **options):
     keep_checkpoint(folder, Checkpoint(progress.state, progress.num_updates, {{}}))
     print(progress.num_updates, flush=True)
 """
@@ -242,9 +257,9 @@ def test_killed_at_any_moment_it_ends_with_the_same_parameters(tmp_path):
 class TestEvaluation:
     """Held against the exact filter, sequence by sequence."""
 
-    model = linear_gaussian()
-    data = dataset(linear_gaussian(), (8, 4, 8, 1, 2))
-    filter = vf.KalmanFilter()
+    @pytest.fixture(autouse=True)
+    def _built(self):
+        self.model, self.data, self.filter = evaluated()
 
     def test_equals_each_sequence_alone(self):
         found = evaluate(self.filter, self.model, self.data, KEY, batch_size=2)
@@ -268,8 +283,8 @@ class TestEvaluation:
 
     def test_iterations_and_batches(self):
         data, filter = dataset(lengths=(8, 5, 7)), begun(LEARNER).filter
-        one = evaluate(filter, MODEL, data, KEY, batch_size=1)
-        many = evaluate(filter, MODEL, data, KEY, batch_size=4)
+        one = evaluate(filter, deep_markov(), data, KEY, batch_size=1)
+        many = evaluate(filter, deep_markov(), data, KEY, batch_size=4)
         np.testing.assert_allclose(one.free_energy, many.free_energy, rtol=1e-5)
         assert many.nats_by_iteration.shape == (2,)
         # The bound is F after the last iteration.
@@ -290,12 +305,14 @@ class TestEvaluation:
 def test_refusals():
     def call(**options):
         arguments = {"num_updates": 1} | options
-        windows = arguments.pop("windows", WINDOWS)
-        return lambda: next(fit(LEARNER, begun(LEARNER), windows, KEY, **arguments))
+        source = arguments.pop("windows", windows())
+        return lambda: next(fit(LEARNER, begun(LEARNER), source, KEY, **arguments))
 
     refuses(call(num_updates=0), ValueError, "`num_updates`", "0")
     refuses(call(updates_per_dispatch=-1), ValueError, "`updates_per_dispatch`")
     refuses(call(windows=RandomWindows(dataset(), 1, 3)), ValueError, "`windows`", "at least 2")
     refuses(lambda: Annealing(-1), ValueError, "`num_epochs`", "-1")
     short = dataset(lengths=(1, 1))
-    refuses(lambda: evaluate(begun(LEARNER).filter, MODEL, short, KEY), ValueError, "`split`")
+    refuses(
+        lambda: evaluate(begun(LEARNER).filter, deep_markov(), short, KEY), ValueError, "`split`"
+    )

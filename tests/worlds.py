@@ -1,6 +1,7 @@
 """Small models, data and tools that several test files share."""
 
 import functools
+import math
 
 import equinox as eqx
 import jax
@@ -14,6 +15,20 @@ from varfilter.models import BernoulliImage, VaryingNormalHead
 from varfilter.nn import DCGAN, VGG
 
 KEY = jax.random.key(20)
+
+
+def once(build):
+    """Each model is built once in a process and a precision; modules cannot be changed."""
+
+    @functools.cache
+    def built(precision, *sizes, **named):
+        return build(*sizes, **named)
+
+    @functools.wraps(build)
+    def call(*sizes, **named):
+        return built(jnp.result_type(float), *sizes, **named)
+
+    return call
 
 
 def covariance(random: np.random.Generator, size: int) -> np.ndarray:
@@ -38,23 +53,27 @@ def linear_gaussian_parameters(latent: int = 3, size: int = 2, seed: int = 0) ->
     }
 
 
+@once
 def linear_gaussian(latent: int = 3, size: int = 2, seed: int = 0) -> vf.LinearGaussian:
     """The model of `linear_gaussian_parameters`, in the precision in force."""
     return vf.LinearGaussian(**linear_gaussian_parameters(latent, size, seed))
 
 
+@once
 def scalar_world() -> vf.LinearGaussian:
-    """The scalar model of spec 10.4: A = 0.9, C = 1.3, Q = 0.5, R = 0.4."""
+    """A scalar model: A = 0.9, C = 1.3, Q = 0.5, R = 0.4."""
     return vf.LinearGaussian(
         transition=[[0.9]], process_covariance=[[0.5]], loading=[[1.3]], noise_covariance=[[0.4]]
     )
 
 
+@once
 def deep_markov(size: int = 4, latent: int = 2) -> vf.DeepMarkov:
     """A small non-linear model with a Gaussian output."""
     return vf.DeepMarkov(size, latent, hidden_size=8, num_layers=1, key=jax.random.key(1))
 
 
+@once
 def srnn(size: int = 4, latent: int = 3) -> vf.SRNN:
     """A small model whose state depends on past observations, with a Bernoulli output."""
     return vf.SRNN(
@@ -64,6 +83,7 @@ def srnn(size: int = 4, latent: int = 3) -> vf.SRNN:
     )  # fmt: skip
 
 
+@once
 def vrnn(size: int = 4, latent: int = 3) -> vf.VRNN:
     """A small model whose recurrence sees both x and z, with a quantised Gaussian output."""
     return vf.VRNN(
@@ -92,6 +112,7 @@ def svg_bernoulli(latent: int = 3) -> vf.SVG:
     )  # fmt: skip
 
 
+@once
 def linear_dynamics(size: int = 4, latent: int = 2) -> vf.LinearDynamics:
     """Linear latents under a small network."""
     return vf.LinearDynamics(size, latent, hidden_size=6, num_layers=1, key=jax.random.key(7))
@@ -111,8 +132,12 @@ def baseline(model: vf.AbstractModel, key=KEY) -> vf.AbstractInference:
 
 
 def observations(model: vf.AbstractModel, num_steps: int, seed: int = 3) -> np.ndarray:
-    """A complete sequence drawn from the model."""
-    return np.asarray(vf.generate(model, num_steps, jax.random.key(seed))[0])
+    """A complete sequence drawn from the model.
+
+    The start of a longer one, so that sequences of many lengths are drawn by one program.
+    """
+    length = 16 * math.ceil(num_steps / 16)
+    return np.asarray(vf.generate(model, length, jax.random.key(seed))[0])[:num_steps]
 
 
 def with_gaps(xs: np.ndarray) -> np.ndarray:

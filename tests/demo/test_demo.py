@@ -1,29 +1,23 @@
 """The demo as a user runs it: the whole of it, in a process of its own."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 
 import pytest
 
+from commands import PROGRAM, refuse, script
 
-def run(out, *options, environment=None):
-    command = [sys.executable, "-m", "varfilter", "demo", "--out", str(out), "--seed", "0"]
-    done = subprocess.run(
-        [*command, *options], env=environment, capture_output=True, text=True, timeout=900,
-        check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout, out, json.loads((out / "results.json").read_text())
+
+def run(out, *options, is_optimized=False):
+    done = script(PROGRAM, "demo", "--out", out, "--seed", "0", *options, is_optimized=is_optimized)
+    assert done.code == 0, done.err
+    return done.out, out, json.loads((out / "results.json").read_text())
 
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
     # Optimized, as its users run it: it computes for longer than it compiles.
-    environment = {k: v for k, v in os.environ.items() if k != "JAX_DISABLE_MOST_OPTIMIZATIONS"}
-    return run(tmp_path_factory.mktemp("demo") / "page", environment=environment)
+    return run(tmp_path_factory.mktemp("demo") / "page", is_optimized=True)
 
 
 @pytest.mark.slow
@@ -67,8 +61,4 @@ def test_the_page_is_whole_and_its_path_is_printed_last(tmp_path):
 
 def test_a_folder_that_cannot_be_made_is_refused_at_once(tmp_path):
     (tmp_path / "file").write_text("")
-    command = [sys.executable, "-m", "varfilter", "demo", "--out", str(tmp_path / "file" / "page")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 2
-    assert "--out" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert "--out" in refuse("demo", "--out", tmp_path / "file" / "page")
