@@ -79,10 +79,10 @@ class Subject:
 
 SUBJECTS = {
     "jsb_chorales": Subject(
-        lambda: read_rolls(DATA / "music" / "jsb_chorales.npz"), 25, 16, "srnn_music"
+        lambda: read_rolls(DATA / "music" / "jsb_chorales.npz"), 25, 16, "srnn-music"
     ),
     "nottingham": Subject(
-        lambda: read_rolls(DATA / "music" / "nottingham.npz"), 25, 16, "srnn_music"
+        lambda: read_rolls(DATA / "music" / "nottingham.npz"), 25, 16, "srnn-music"
     ),
     "timit-sample": Subject(
         lambda: timit_sample(DATA / "speech" / "timit_sample"), 40, 64, "vrnn_timit", True
