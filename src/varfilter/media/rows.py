@@ -126,11 +126,11 @@ def free_names(taken: Iterable[str], wanted: Mapping[str, str]) -> dict[str, str
     The user's columns keep theirs: beside one called `surprise`, ours is `surprise_`.
     """
     used, names = set(taken), {}
-    for ours, free in wanted.items():
+    for own, free in wanted.items():
         while free in used:
             free += "_"
         used.add(free)
-        names[ours] = free
+        names[own] = free
     return names
 
 

@@ -108,7 +108,7 @@ class TableMedium(AbstractMedium):
 
     def lines(self, dataset: Dataset) -> Any:
         """What reads lines of JSON with the names of the columns, one step each."""
-        from varfilter.data.tables.lines import TableLines
+        from varfilter.data.tables.json_lines import TableLines
 
         return TableLines(dataset.schema)
 

@@ -4,7 +4,6 @@ Nothing here knows of files or of time grids.
 """
 
 import datetime as dt
-import difflib
 import math
 import re
 from collections.abc import Iterable
@@ -14,6 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from varfilter._arguments import nearest
 from varfilter.data.dataset import Family, Scaling
 from varfilter.distributions import Bernoulli, DiscretizedNormal, Normal
 
@@ -280,11 +280,11 @@ def family_of(kind: str, offset: float, scale: float) -> Family:
 
 def unknown(argument: str, name: str, known: Iterable[str]) -> ValueError:
     """The error for a column that is not there, with the nearest that is."""
-    by_lower = {each.lower(): each for each in known}
-    near = difflib.get_close_matches(name.lower(), by_lower, 1)
-    hint = f"Did you mean {by_lower[near[0]]!r}? " if near else ""
-    listed = ", ".join(list(by_lower.values())[:12]) + (", ..." if len(by_lower) > 12 else "")
-    return ValueError(f"`{argument}` names the column {name!r}. {hint}The columns are: {listed}.")
+    names = list(known)
+    listed = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
+    return ValueError(
+        f"`{argument}` names the column {name!r}.{nearest(name, names)} The columns are: {listed}."
+    )
 
 
 def _plain(value: Any) -> Any:
