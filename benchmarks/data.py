@@ -85,9 +85,9 @@ SUBJECTS = {
         lambda: read_rolls(DATA / "music" / "nottingham.npz"), 25, 16, "srnn-music"
     ),
     "timit-sample": Subject(
-        lambda: timit_sample(DATA / "speech" / "timit_sample"), 40, 64, "vrnn_timit", True
+        lambda: timit_sample(DATA / "speech" / "timit_sample"), 40, 64, "vrnn-timit", True
     ),
-    "weizmann": Subject(lambda: weizmann(DATA / "video" / "weizmann"), 21, 20, "svg_kth", True),
+    "weizmann": Subject(lambda: weizmann(DATA / "video" / "weizmann"), 21, 20, "svg-kth", True),
     "table": Subject(lambda: sensors(), 50, 32, None),
 }
 
