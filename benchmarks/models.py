@@ -26,6 +26,7 @@ from rich.table import Table
 
 import varfilter as vf
 from varfilter.experiments import published_model
+from varfilter.inference import SRNNPosterior, SVGPosterior, VRNNPosterior
 from varfilter.models import VaryingNormalHead
 from varfilter.nn import VGG
 
@@ -131,13 +132,13 @@ def full(preset: str) -> tuple[vf.AbstractModel, vf.AbstractInference, vf.Abstra
     avf = vf.Iterative(model, num_layers=1 if preset == "svg-kth" else 2, key=KEY)
     match preset:
         case "vrnn-timit":
-            return model, avf, vf.Amortized(vf.VRNNPosterior(model, key=KEY))
+            return model, avf, vf.Amortized(VRNNPosterior(model, key=KEY))
         case "srnn-timit":
-            network = vf.SRNNPosterior(model, hidden_size=512, num_layers=2, key=KEY)
+            network = SRNNPosterior(model, hidden_size=512, num_layers=2, key=KEY)
             return model, avf, vf.Amortized(network)
         case "srnn-music":
-            return model, avf, vf.Amortized(vf.SRNNPosterior(model, key=KEY))
-    return model, avf, vf.Recurrent(vf.SVGPosterior(model, key=KEY))
+            return model, avf, vf.Amortized(SRNNPosterior(model, key=KEY))
+    return model, avf, vf.Recurrent(SVGPosterior(model, key=KEY))
 
 
 def small(preset: str) -> tuple[vf.AbstractModel, vf.AbstractInference, vf.AbstractInference]:
@@ -147,13 +148,13 @@ def small(preset: str) -> tuple[vf.AbstractModel, vf.AbstractInference, vf.Abstr
             4, 2, recurrent_size=4, data_feature_size=4, latent_feature_size=4, prior_size=4,
             decoder_size=4, num_layers=1, head=VaryingNormalHead, key=KEY,
         )  # fmt: skip
-        baseline = vf.Amortized(vf.VRNNPosterior(model, hidden_size=4, num_layers=1, key=KEY))
+        baseline = vf.Amortized(VRNNPosterior(model, hidden_size=4, num_layers=1, key=KEY))
     elif preset == "svg-kth":
         model = vf.SVG(1, 2, coder=VGG(widths=((4, 4),)), code_size=4, recurrent_size=4, key=KEY)
-        baseline = vf.Recurrent(vf.SVGPosterior(model, hidden_size=4, key=KEY))
+        baseline = vf.Recurrent(SVGPosterior(model, hidden_size=4, key=KEY))
     else:
         model = vf.SRNN(4, 2, recurrent_size=4, prior_size=4, decoder_size=4, key=KEY)
-        baseline = vf.Amortized(vf.SRNNPosterior(model, hidden_size=4, key=KEY))
+        baseline = vf.Amortized(SRNNPosterior(model, hidden_size=4, key=KEY))
     return model, vf.Iterative(model, hidden_size=4, num_layers=1, key=KEY), baseline
 
 

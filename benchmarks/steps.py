@@ -6,6 +6,7 @@ import subjects
 from measure import Race, compiled
 
 import varfilter as vf
+from varfilter.inference import Gradients, LSTMPosterior, MLPPosterior, PrecisionWeightedErrors
 
 TITLES = {
     "small": "1a. One filter step, LinearGaussian 4 x 2",
@@ -46,10 +47,10 @@ def filters(
     key = subjects.KEY
     inferences: dict[str, vf.AbstractInference] = {
         "Prior": vf.Prior(),
-        "Amortized": vf.Amortized(vf.MLPPosterior(model, hidden_size=hidden_size, key=key)),
-        "Recurrent": vf.Recurrent(vf.LSTMPosterior(model, hidden_size=hidden_size, key=key)),
+        "Amortized": vf.Amortized(MLPPosterior(model, hidden_size=hidden_size, key=key)),
+        "Recurrent": vf.Recurrent(LSTMPosterior(model, hidden_size=hidden_size, key=key)),
     }
-    signals = {"gradients": vf.Gradients(), "errors": vf.PrecisionWeightedErrors()}
+    signals = {"gradients": Gradients(), "errors": PrecisionWeightedErrors()}
     for told, signal in signals.items():
         for count in (1,) if quick else (1, 2, 5):
             inferences[f"Iterative K={count}, {told}"] = vf.Iterative(

@@ -32,6 +32,7 @@ import optax
 from _comparison import Contestant, compare
 
 import varfilter as vf
+from varfilter.inference import MLPPosterior
 from varfilter.models import NormalHead
 
 
@@ -73,7 +74,7 @@ def main(arguments=None):
     avf = vf.Iterative(
         model, num_iterations=2, encode_observation=True, hidden_size=64, key=keys[3]
     )
-    mlp = vf.MLPPosterior(model, hidden_size=64, key=keys[4])
+    mlp = MLPPosterior(model, hidden_size=64, key=keys[4])
     adam = optax.adam(5e-3)
     return compare(
         {

@@ -25,6 +25,7 @@ import numpy as np
 import optax
 
 import varfilter as vf
+from varfilter.inference import SignedLog
 
 SPEED = 0.3
 
@@ -51,7 +52,7 @@ def main(arguments=None):
     train, test = dial(256, keys[0]), dial(32, keys[1])
     model = vf.LinearDynamics(8, 2, hidden_size=32, key=keys[2])
     avf = vf.Iterative(
-        model, normalize=vf.SignedLog(), num_iterations=2, encode_observation=True,
+        model, normalize=SignedLog(), num_iterations=2, encode_observation=True,
         hidden_size=64, key=keys[3],
     )  # fmt: skip
     learner = vf.TimeParallel(

@@ -40,6 +40,7 @@ from _comparison import Contestant, compare
 
 import varfilter as vf
 from varfilter.experiments import published_model
+from varfilter.inference import SRNNPosterior, SRNNResidualPosterior
 
 NUM_NOTES, NUM_STEPS = 88, 25
 
@@ -122,8 +123,8 @@ def contestants(*, full, key):
     num_phi_steps = 12 if full else 4
     parallel = vf.TimeParallel(theta=adam, phi=adam, num_phi_steps=num_phi_steps, complete=True)
     end_to_end = vf.EndToEnd(theta=adam, phi=adam, complete=True)
-    plain = vf.Amortized(vf.SRNNPosterior(model, key=key_plain, **sizes))
-    residual = vf.Amortized(vf.SRNNResidualPosterior(model, key=key_residual, **sizes))
+    plain = vf.Amortized(SRNNPosterior(model, key=key_plain, **sizes))
+    residual = vf.Amortized(SRNNResidualPosterior(model, key=key_residual, **sizes))
     return {
         "SRNN, AVF": Contestant(parallel, model, vf.VariationalFilter(avf)),
         "SRNN, q(x, h)": Contestant(end_to_end, model, vf.VariationalFilter(plain)),

@@ -36,6 +36,7 @@ from _comparison import Contestant, compare
 import varfilter as vf
 from varfilter.data import Family
 from varfilter.experiments import Observations, VRNNSizes
+from varfilter.inference import VRNNPosterior
 from varfilter.models import VaryingNormalHead
 
 FRAME = 200
@@ -109,14 +110,14 @@ def build(width, *, full, key):
     if full:
         speech = Observations("speech", (FRAME,), Family(vf.DiscretizedNormal, width))
         model = VRNNSizes().build(speech, key_model)
-        return model, vf.VRNNPosterior(model, key=key_posterior), {}
+        return model, VRNNPosterior(model, key=key_posterior), {}
     model = vf.VRNN(
         FRAME, 32, recurrent_size=128, data_feature_size=64, latent_feature_size=64,
         prior_size=64, decoder_size=128, num_layers=2,
         head=lambda *args, **options: VaryingNormalHead(*args, width=width, **options),
         key=key_model,
     )  # fmt: skip
-    posterior = vf.VRNNPosterior(model, hidden_size=64, num_layers=2, key=key_posterior)
+    posterior = VRNNPosterior(model, hidden_size=64, num_layers=2, key=key_posterior)
     return model, posterior, {"hidden_size": 128}
 
 

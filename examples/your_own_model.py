@@ -34,6 +34,7 @@ import optax
 from jaxtyping import Array
 
 import varfilter as vf
+from varfilter.inference import LSTMPosterior, MLPPosterior, SignedLog
 from varfilter.testing import check_model
 
 
@@ -121,11 +122,11 @@ def try_everything(model, xs, key_nets, key_run):
     """Run every inference and filter on the model; return the filter to be trained."""
     key_avf, key_mlp, key_lstm = jax.random.split(key_nets, 3)
     avf = vf.Iterative(  # `SignedLog`, since the latent has only two dimensions
-        model, num_iterations=2, encode_observation=True, normalize=vf.SignedLog(),
+        model, num_iterations=2, encode_observation=True, normalize=SignedLog(),
         hidden_size=64, key=key_avf,
     )  # fmt: skip
-    mlp = vf.MLPPosterior(model, hidden_size=64, key=key_mlp)
-    lstm = vf.LSTMPosterior(model, hidden_size=64, key=key_lstm)
+    mlp = MLPPosterior(model, hidden_size=64, key=key_mlp)
+    lstm = LSTMPosterior(model, hidden_size=64, key=key_lstm)
     filters = {
         "Variational, Prior": vf.VariationalFilter(vf.Prior()),
         "Variational, GradientDescent": vf.VariationalFilter(vf.GradientDescent()),
