@@ -91,8 +91,8 @@ def _filtered(
     key: PRNGKeyArray,
 ) -> tuple[tuple[Belief, Filtered], Any]:
     """What `_run_batch` says, from and to numpy arrays."""
-    sequences, masks = jnp.asarray(sequences), jnp.asarray(masks)
-    return on_host(_run_batch(filter, model, on_device(beliefs), sequences, masks, key))
+    batch = on_device(beliefs), jnp.asarray(sequences), jnp.asarray(masks)
+    return on_host(_run_batch(filter, model, *batch, key))
 
 
 @eqx.filter_jit
