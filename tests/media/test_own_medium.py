@@ -96,7 +96,7 @@ def folder(tmp_path_factory):
     t = np.arange(40)[:, None]
     for i in range(6):
         swing = np.sin(0.4 * t + rng.uniform(0, 6, 3)) + 0.1 * rng.normal(size=(40, 3))
-        np.savetxt(folder / f"walk{i}.xyz", swing + [0.0, 0.0, 9.81])
+        np.savetxt(folder / f"walk{i}.xyz", swing + np.array([0.0, 0.0, 9.81]))
     return folder
 
 
