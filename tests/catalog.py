@@ -1,6 +1,12 @@
-"""Every kind of model and inference, small, by name: the conformance tests go through them."""
+"""Every kind of model, inference and filter, small, by name: the conformance tests go through them.
+
+A class of the library without an example here fails `test_every_class_has_an_example`.
+"""
 
 import functools
+import importlib
+import inspect
+import pkgutil
 
 import pytest
 
@@ -24,10 +30,37 @@ MODELS = {
     "srnn": worlds.srnn,
     "svg": worlds.svg,
 }
+# How a filter is made of an inference; `KalmanFilter` needs none.
+FILTERS = {
+    "variational": vf.VariationalFilter,
+    "particle": lambda inference: vf.ParticleFilter(inference, 4),
+    "kalman": lambda inference: vf.KalmanFilter(),
+}
 INFERENCES = ("prior", "baseline", "avf", "avf-errors", "gradient-descent")
 # Variants that touch nothing of the model: one model is enough for them.
 VARIANTS = ("generic", "recurrent", "residual", "learned-step")
+# Only for a linear-Gaussian model.
+EXACT = ("exact",)
 SLOW = [pytest.mark.slow]
+
+
+def classes(base: type) -> set[type]:
+    """Every class of the library that can be made, is public and derives from `base`."""
+    for name in ("models", "inference", "filters"):
+        package = importlib.import_module(f"varfilter.{name}")
+        for module in pkgutil.iter_modules(package.__path__, f"varfilter.{name}."):
+            importlib.import_module(module.name)
+    found, ahead = set(), [base]
+    while ahead:
+        derived = ahead.pop().__subclasses__()
+        ahead += derived
+        found |= {
+            each
+            for each in derived
+            if each.__module__.startswith("varfilter.")
+            and not (inspect.isabstract(each) or each.__name__.startswith("_"))
+        }
+    return found
 
 
 def pairs(offset: int) -> list:
@@ -68,6 +101,8 @@ def build_inference(name: str, model_name: str) -> vf.AbstractInference:
         case "avf-errors":
             signal = PrecisionWeightedErrors()
             return vf.Iterative(model, signal=signal, encode_observation=True, **small)
+        case "exact":
+            return vf.Exact()
         case "gradient-descent":
             return vf.GradientDescent(num_iterations=3, num_samples=2)
         case "generic":

@@ -18,7 +18,7 @@ from varfilter.testing import check_model
 from varfilter.training.updates import fit
 from worlds import standard_error
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 NORMAL = vf.Normal(jnp.array([0.5, -1.0]), jnp.array([0.3, -2.0]))
 BERNOULLI = vf.Bernoulli(jnp.array([0.7]))
 # Two counts on their own levels: 0, 1/2, ..., 2 and from -1 in steps of 1/4 without an end.

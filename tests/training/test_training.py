@@ -208,7 +208,7 @@ class TestCheckpoints:
 
 CHILD = """
 import sys
-sys.path.insert(0, {tests!r})
+sys.path[:0] = {folders!r}
 import jax
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 from test_training import KEY, LEARNER, begun, windows
@@ -230,7 +230,7 @@ for progress in fit(LEARNER, learning, windows(), KEY, **options):
 def test_killed_at_any_moment_it_ends_with_the_same_parameters(tmp_path):
     """Killed five times at random moments, and resumed, in processes of their own."""
     random, num_updates = np.random.default_rng(0), 400
-    code = CHILD.format(tests=str(Path(__file__).parent))
+    code = CHILD.format(folders=list(map(str, Path(__file__).parents[:2])))
 
     def start(folder):
         command = [sys.executable, "-c", code, str(folder), str(num_updates)]

@@ -4,7 +4,20 @@ import pytest
 
 import varfilter as vf
 import worlds
-from catalog import KEY, MODELS, SLOW, build_inference, build_model, names, pairs
+from catalog import (
+    EXACT,
+    FILTERS,
+    INFERENCES,
+    KEY,
+    MODELS,
+    SLOW,
+    VARIANTS,
+    build_inference,
+    build_model,
+    classes,
+    names,
+    pairs,
+)
 from varfilter.models import BernoulliHead
 from varfilter.testing import check_filter, check_inference, check_model
 
@@ -41,6 +54,16 @@ def test_inferences_conform(model, inference):
     results = check_inference(build_inference(inference, model), build_model(model), KEY)
     assert ("gradient-phi" in names(results)) == (inference not in ("prior", "gradient-descent"))
     assert ("revise" in names(results)) == (inference in ("avf", "avf-errors", "learned-step"))
+
+
+def test_every_class_has_an_example():
+    """A model, inference or filter that is added to the library is checked, or this fails."""
+    models = {type(build_model(name)) for name in MODELS}
+    inferences = {type(build_inference(name, "srnn")) for name in (*INFERENCES, *VARIANTS, *EXACT)}
+    filters = {type(build(vf.Prior())) for build in FILTERS.values()}
+    assert models == classes(vf.AbstractModel)
+    assert inferences == classes(vf.AbstractInference)
+    assert filters == classes(vf.AbstractFilter)
 
 
 @pytest.mark.parametrize(
