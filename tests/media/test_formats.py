@@ -16,7 +16,7 @@ from varfilter.media.formats import ENDINGS, Vector, require_ending, write_rows
 
 ROWS = [
     {"name": "a,b", "when": np.datetime64("2024-01-31T12:30"), "x": np.float32(0.3), "n": 1},
-    {"name": None, "when": np.datetime64("NaT"), "x": np.float32("nan"), "n": None},
+    {"name": None, "when": np.datetime64("NaT", "us"), "x": np.float32("nan"), "n": None},
     {"name": "ü\n", "when": np.datetime64("2024-02-01T00:00:00.5"), "x": np.float32(-2e9), "n": 3},
 ]
 
