@@ -12,9 +12,10 @@ import optax
 import pytest
 
 import varfilter as vf
-from varfilter.data import Batch, Dataset, Family, Ragged, RandomWindows, Thinning
+from varfilter.data import Batch, Dataset, Family, Ragged, RandomWindows
 from varfilter.models import ColumnHead
 from varfilter.testing import check_model
+from varfilter.training import Thinning
 from varfilter.training.updates import fit
 from worlds import standard_error
 
