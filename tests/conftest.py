@@ -8,6 +8,7 @@ jaxlib 0.10.
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
@@ -46,6 +47,20 @@ LONGEST = (
 def pytest_collection_modifyitems(items):
     rank = {name: number for number, name in enumerate(LONGEST)}
     items.sort(key=lambda item: rank.get(item.path.name, len(rank)))
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    """Of `pytest -m slow`: what each test took, for the list in CONTRIBUTING.md."""
+    if config.option.markexpr != "slow":
+        return
+    took = Counter()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                took[report.nodeid] += report.duration
+    terminalreporter.section("slow tests, seconds")
+    for name, seconds in took.most_common():
+        terminalreporter.write_line(f"{seconds:7.1f}  {name}")
 
 
 @pytest.fixture(autouse=True)
