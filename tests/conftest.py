@@ -40,7 +40,7 @@ LONGEST = (
     "test_demo.py",
     "test_real_data.py",
     "test_devices.py",
-    "test_report.py",
+    "test_report_page.py",
 )
 
 

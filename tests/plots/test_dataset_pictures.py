@@ -330,6 +330,10 @@ def test_a_few_numbers_without_names_are_lines():
     np.testing.assert_array_equal(axes[1].lines[0].get_ydata(), xs[:, 1])
     _, (axis,) = parts(picture(dataset([xs[:, 0]])))
     np.testing.assert_array_equal(axis.lines[0].get_ydata(), xs[:, 0])
+    figure = picture(dataset([np.arange(1500.0)] * 4))
+    _, (axis,) = parts(figure)
+    assert "Shown: 3 of 4 sequences" in heading(figure)[1]
+    np.testing.assert_array_equal(axis.lines[2].get_ydata(), np.arange(1000.0))
 
 
 # All else

@@ -4,10 +4,10 @@ import json
 import re
 
 import pytest
-from tiny_runs import MEDIA
-from varfilter.cli.report import Report
 
 from browser import look_at
+from tiny_runs import MEDIA
+from varfilter.cli.reports import Report
 from varfilter.report import report
 
 

@@ -258,10 +258,11 @@ def _draw_fault(axis: Axes, watched: Watched, *, num_around: int) -> None:
     """Draw the frames round the fault, side by side."""
     steps = list(range(FAULT - num_around, FAULT + FAULT_STEPS + num_around))
     size = watched.frames.shape[1]
-    gap = np.full((size, 1), np.nan)
-    pieces = [piece for t in steps for piece in (watched.frames[t], gap)]
-    colours = matplotlib.colormaps["magma"].with_extremes(bad="white")
-    axis.imshow(np.concatenate(pieces, axis=1), cmap=colours, aspect="equal", **LIMITS)
+    colours = matplotlib.colormaps["magma"].with_extremes(bad=MISSING)
+    low, high = LIMITS["vmin"], LIMITS["vmax"]
+    images = colours(np.ma.masked_invalid((watched.frames[steps] - low) / (high - low)))
+    gap = np.ones((size, 1, 4))
+    axis.imshow(np.concatenate([part for image in images for part in (image, gap)], axis=1))
     axis.set_yticks([])
     axis.set_xticks([(i + 0.5) * (size + 1) - 0.5 for i in range(len(steps))])
     labels = axis.set_xticklabels([f"t={t}" for t in steps], fontsize=8)

@@ -47,7 +47,7 @@ class Score:
     train_seconds: float | None = None
 
 
-def world_dataset(name: str, train: Array, test: Array) -> Dataset:
+def world_dataset(name: str, train: Array | np.ndarray, test: Array | np.ndarray) -> Dataset:
     """Simulated sequences (number, time, *event) as a data set; NaN is missing.
 
     The test part stands for validation too: the demo stops by its number of updates alone.
@@ -78,19 +78,19 @@ def train(
     """Learn from whole sequences; the weight of the KL rises to 1 over `num_annealing` updates."""
     task = progress.add_task(f"train {name}", total=num_updates)
     windows = RandomWindows(dataset, int(dataset.train.lengths[0]), batch_size)
-    learning, curve = learner.init(model, filter), []
+    state, curve = learner.init(model, filter), []
     begin = time.perf_counter()
     for fitted in fit(
-        learner, learning, windows, key,
+        learner, state, windows, key,
         num_updates=num_updates, kl_weight=Annealing(num_annealing, power=1.0),
     ):  # fmt: skip
-        learning = fitted.learning
+        state = fitted.state
         curve.append(np.asarray(fitted.metrics.free_energy))
         shown = f"train {name}: {curve[-1][-1]:.2f} nats per step"
         progress.update(task, completed=fitted.num_updates, description=shown)
     seconds = time.perf_counter() - begin
-    num_skipped = int(learning.num_skipped)
-    return Trained(learning.model, learning.filter, np.concatenate(curve), seconds, num_skipped)
+    num_skipped = int(state.num_skipped)
+    return Trained(state.model, state.filter, np.concatenate(curve), seconds, num_skipped)
 
 
 def score(

@@ -3,7 +3,10 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from varfilter.data.dataset import Dataset
 from varfilter.media.base import AbstractMedium, Gallery, Source
+
+LINES = Gallery(3, 1000, "marks at the bottom are missing values")
 
 
 @dataclass(frozen=True)
@@ -20,3 +23,10 @@ class ArrayMedium(AbstractMedium):
     plural = "arrays"
     source = ArraySource
     gallery = Gallery(num_rows=500)
+
+    def gallery_of(self, dataset: Dataset) -> Gallery:
+        """A few numbers are drawn as lines, as the columns of a table are."""
+        from varfilter.plots.datasets import MOST_PANELS
+
+        is_small = dataset.num_elements // dataset.rows_per_step <= MOST_PANELS
+        return LINES if is_small else self.gallery

@@ -243,6 +243,10 @@ class AbstractMedium(ABC):
 
     # Drawing
 
+    def gallery_of(self, dataset: Dataset) -> Gallery:
+        """At most how much of this data set a figure of it shows."""
+        return self.gallery
+
     def draw_dataset(self, page: Any, dataset: Dataset, shown: list[Any]) -> Figure:
         """Draw some sequences of a data set on a page: lines of a few numbers, else heat maps."""
         from varfilter.plots import datasets

@@ -187,7 +187,7 @@ def picture(dataset: Dataset, *, split: str = "train", seed: int = 0) -> Figure:
             " nothing to show. Give another split."
         )
     medium = medium_of(dataset)
-    most_sequences, most_rows, missing = medium.gallery
+    most_sequences, most_rows, missing = medium.gallery_of(dataset)
     num_shown = min(most_sequences, whole.size)
     chosen = np.sort(np.random.default_rng(seed).choice(whole, num_shown, replace=False))
     names = dataset.sequence_names(split)

@@ -74,7 +74,7 @@ def _nats(dataset: Dataset, xs: np.ndarray, centre: np.ndarray, spread: np.ndarr
 
 
 def _element_nats(
-    family: Family, xs: np.ndarray, centre: np.ndarray, spread: np.ndarray
+    family: Family, xs: np.ndarray, centre: np.ndarray, spread: np.ndarray | float
 ) -> np.ndarray:
     # Imported here: it takes a third of a second, and most commands need no reference.
     from scipy.special import log_ndtr, ndtr

@@ -22,6 +22,7 @@ from varfilter.plots.style import (
     LABEL,
     MISSING,
     OUTSIDE,
+    PALETTE,
     SMALL_PRINT,
     coloured,
     count,
@@ -205,9 +206,9 @@ def _draw(axis: Axes, columns: Sequence[np.ndarray], *, is_binary: bool) -> None
     levels = [1.5 * (num - 1 - i) if is_binary else 0.0 for i in range(num)]
     drawn = [values + up for values, up in zip(columns, levels, strict=True)]
     style = "steps-mid" if is_binary else "default"
-    for values, colour in zip(drawn, COLOURS, strict=False):
+    for values, colour in zip(drawn, PALETTE, strict=False):
         axis.plot(np.arange(len(values)), values, color=colour, lw=1.0, drawstyle=style)
-    for values, colour in zip(drawn, COLOURS, strict=False):
+    for values, colour in zip(drawn, PALETTE, strict=False):
         present = np.pad(np.isfinite(values), 1)
         alone = np.flatnonzero(present[1:-1] & ~present[:-2] & ~present[2:])
         axis.plot(alone, values[alone], "o", color=colour, ms=2.0)  # a line needs two points
@@ -225,7 +226,7 @@ def _draw(axis: Axes, columns: Sequence[np.ndarray], *, is_binary: bool) -> None
     if any(len(steps) for steps in marks):
         low, high = axis.get_ylim()
         axis.set_ylim(low - (0.05 + 0.07 * num) * (high - low), high)
-    for i, (steps, colour) in enumerate(zip(marks, COLOURS, strict=False)):
+    for i, (steps, colour) in enumerate(zip(marks, PALETTE, strict=False)):
         height = np.full(len(steps), 0.04 + 0.06 * (num - 1 - i))
         where = axis.get_xaxis_transform()
         axis.plot(steps, height, "|", color=colour, alpha=0.5, ms=4, mew=0.8, transform=where)
