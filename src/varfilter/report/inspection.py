@@ -64,7 +64,7 @@ def inspect_sequences(
             jax.random.fold_in(key, number),
             jax.random.fold_in(jax.random.fold_in(key, DRAWS), number),
         )
-        inspected = _looked(filter, model, padded, keys, widths, inspection.num_samples)
+        inspected = _inspected(filter, model, padded, keys, widths, inspection.num_samples)
         parts: list[Any] = [
             None if part is None else np.asarray(part)[: len(xs) - 1] for part in inspected
         ]
@@ -152,7 +152,7 @@ def _half_widths(dataset: Dataset) -> Array:
 
 
 @eqx.filter_jit
-def _looked(
+def _inspected(
     filter: AbstractFilter,
     model: AbstractModel,
     xs: Array,
