@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from tiny_runs import keep_untrained, tiny
 
+from tiny_runs import keep_untrained, tiny
 from varfilter.report import report
 from varfilter.runs import Run, train_run
 

@@ -3,8 +3,8 @@
 import jax
 import numpy as np
 import pytest
-from tiny_runs import tiny
 
+from tiny_runs import tiny
 from varfilter.media import Inspection, medium_of
 from varfilter.plots.sequences import most_surprising
 from varfilter.report.inspection import NOMINAL, coverage, inspect_sequences, reliability

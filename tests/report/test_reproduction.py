@@ -5,8 +5,8 @@ import json
 
 import numpy as np
 import pytest
-from tiny_runs import SRNN, TINY, sentences
 
+from tiny_runs import SRNN, TINY, sentences
 from varfilter.experiments import experiment_named
 from varfilter.report import reproduce, reproduction
 from varfilter.report.reproduction import wanted_by
