@@ -5,8 +5,7 @@ import json
 
 import pytest
 
-from commands import succeed
-from varfilter import cli
+from commands import command, succeed
 from varfilter.testing import doctor
 
 
@@ -38,11 +37,12 @@ def test_doctor_passes_on_this_machine():
 
 @pytest.mark.parametrize("as_json", [True, False])
 @pytest.mark.parametrize("value", [0.5, None, float("nan")])
-def test_a_failing_check_gives_exit_code_1(monkeypatch, capsys, value, as_json):
+def test_a_failing_check_gives_exit_code_1(monkeypatch, value, as_json):
     rows = [doctor.Row("good", 0.0, 0.1), doctor.Row("bad", value, 0.1, "what went wrong")]
     monkeypatch.setattr(doctor, "examine", lambda: iter(rows))
-    assert cli.Doctor(json=as_json)() == 1
-    printed = capsys.readouterr().out
+    words = ("doctor", "--json") if as_json else ("doctor",)
+    code, printed, _ = command(*words)
+    assert code == 1
     if as_json:
         report = json.loads(printed)
         assert not report["passed"]
@@ -51,4 +51,4 @@ def test_a_failing_check_gives_exit_code_1(monkeypatch, capsys, value, as_json):
         assert "what went wrong" in " ".join(printed.split())
         assert "1 of 2 checks failed" in printed
     monkeypatch.setattr(doctor, "examine", lambda: iter(rows[:1]))
-    assert cli.Doctor(json=as_json)() == 0
+    assert command(*words).code == 0
