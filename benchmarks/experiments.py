@@ -21,10 +21,10 @@ from typing import Any
 import jax
 import numpy as np
 from rich.console import Console
-from varfilter.experiments.parameters import OBSERVATIONS
 
 from varfilter.data import Dataset, Ragged
-from varfilter.experiments import EXPERIMENTS, Experiment, named
+from varfilter.data.sets.registry import CATALOGUE
+from varfilter.experiments import EXPERIMENTS, Experiment, experiment_named
 from varfilter.training.updates import fit
 
 NUM_TIMED = 3
@@ -41,7 +41,7 @@ def main() -> None:
     arguments = parser.parse_args()
     names = arguments.experiments or different()
     if arguments.one:
-        print(json.dumps(measure(with_batch(named(names[0]), arguments.batch))))
+        print(json.dumps(measure(with_batch(experiment_named(names[0]), arguments.batch))))
         return
 
     console, rows = Console(), []
@@ -70,9 +70,8 @@ def different() -> list[str]:
     """One name of each kind of update: other data of the same shape take the same time."""
     found: dict[Any, str] = {}
     for name, experiment in EXPERIMENTS.items():
-        if experiment.data.source in OBSERVATIONS:
-            shape = OBSERVATIONS[experiment.data.source][0]
-            sizes = type(experiment.model).__name__, shape, experiment.filter
+        if (entry := CATALOGUE.get(experiment.data.source)) is not None:
+            sizes = type(experiment.model).__name__, entry.observation, experiment.filter
             found.setdefault(str((*sizes, experiment.schedule.batch_size)), name)
     return list(found.values())
 
@@ -117,7 +116,8 @@ def measure(experiment: Experiment) -> dict[str, Any]:
 
 def stand_in(experiment: Experiment) -> Dataset:
     """One batch of random sequences of the experiment's shape."""
-    shape, family = OBSERVATIONS[experiment.data.source]
+    entry = CATALOGUE[experiment.data.source]
+    shape, family = entry.observation, entry.family
     schedule = experiment.schedule
     num_rows = schedule.batch_size * schedule.num_steps
     values = np.random.default_rng(0).uniform(size=(num_rows, *shape)).astype(np.float32)

@@ -222,8 +222,12 @@ def test_left_between_an_epoch_and_its_validation_it_is_validated_first(unbroken
     assert [line["step"] for line in left.metrics()] == [2, 4]
     *_, end = events
     assert (end.step, end.best) == (6, Best(left.metrics()[-1]["best"], 6))
-    lines = [[{**line, "seconds": 0} for line in run.metrics()[:3]] for run in (left, before)]
-    assert lines[0] == lines[1]
+    for line, other in zip(left.metrics(), before.metrics()[:3], strict=True):
+        # Sums of squares, of which each compiled program may choose the order: they tell of
+        # training, and enter nothing. An ulp or two of float32.
+        for name in ("theta_gradient_norm", "phi_gradient_norm"):
+            assert line["train"].pop(name) == pytest.approx(other["train"].pop(name), rel=3e-7)
+        assert line | {"seconds": 0} == other | {"seconds": 0}
 
 
 @pytest.mark.slow

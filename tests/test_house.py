@@ -1,0 +1,42 @@
+"""The script that counts how the sources are built, on a tree where the answers are known."""
+
+import importlib.util
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+
+def house():
+    spec = importlib.util.spec_from_file_location("house", ROOT / "benchmarks" / "house.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_counts_of_a_small_tree(tmp_path):
+    files = {
+        "__init__.py": "",
+        "a.py": "from varfilter.b import x\nimport varfilter.c\n" + "\n" * 60,
+        "b.py": "from varfilter import c\nx = 1\n",
+        "c.py": 'def f(medium):\n    return medium == "music"\n',
+        "d.py": '# medium == "music"\nfrom varfilter.a import y\nkinds = ["music"]\n',
+        "media/__init__.py": "",
+        "media/sound.py": 'is_sound = medium == "sound"\n',
+        "data/midi.py": "def read(roll):\n    assert roll.shape[1] == NUM_KEYS\n",
+    }
+    for name, text in files.items():
+        path = tmp_path / "varfilter" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    found = house().counts(tmp_path)
+    assert found["files"] == len(files)
+    assert found["lines"] == sum(text.count("\n") for text in files.values())
+    assert "a.py" not in found["modules of fewer than 60 lines"]
+    assert found["modules imported in exactly one place"] == ["a.py", "b.py"]
+    (asking,) = found["files outside media/ that ask for the kind"]
+    assert asking.startswith("c.py:2: ")
+
+
+def test_no_file_outside_media_asks_which_kind_of_data_it_is():
+    found = house().counts(ROOT / "src")
+    assert found["files outside media/ that ask for the kind"] == []
