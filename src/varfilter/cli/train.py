@@ -86,8 +86,10 @@ def _train(target: Target, options: TrainOptions) -> int:
     devices = _devices(experiment, together=options.distributed)
     if not is_first_process():
         options = replace(options, quiet=True, tensorboard=False)
-    is_known = begun is not None and begun.experiment.data == experiment.data
-    dataset = begun.dataset if is_known else load(experiment.data)
+    if begun is not None and begun.experiment.data == experiment.data:
+        dataset = begun.dataset
+    else:
+        dataset = load(experiment.data)
     run = Run.begin(out, experiment, dataset)
     for note in () if options.quiet else dataset.notes:
         print(note, file=sys.stderr)
