@@ -14,8 +14,7 @@ from jaxtyping import Array, Bool, Float
 from varfilter import distributions
 from varfilter._arguments import kind
 from varfilter._arguments import require_key as require_key
-from varfilter._signature import once_per_signature
-from varfilter._tree import flat_size
+from varfilter._tree import flat_size, once_per_signature
 from varfilter.distributions import is_distribution, mean
 from varfilter.model import AbstractModel, State
 

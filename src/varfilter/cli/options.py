@@ -244,7 +244,7 @@ _METHOD = tyro.conf.arg(
 
 def _with_method(experiment: Any, words: Sequence[str]) -> Any:
     """The experiment with the method that was given: its fields are the options that there are."""
-    from varfilter.experiments.filters import AVF, Baseline, Descent
+    from varfilter.experiments.settings import AVF, Baseline, Descent
 
     kinds = {"avf": AVF, "baseline": Baseline, "descent": Descent}
     given = None

@@ -8,9 +8,8 @@ from typing import Annotated, Any
 
 import tyro
 
-from varfilter.cli.errors import refusals
+from varfilter.cli.errors import Stopping, refusals
 from varfilter.cli.options import Command, Target, TrainOptions, meant_by, overridden
-from varfilter.cli.signals import Stopping
 
 SMALLER = (
     "Give a smaller --schedule.batch-size or --schedule.num-steps, or smaller sizes of the model."

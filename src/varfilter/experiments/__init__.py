@@ -1,7 +1,6 @@
 """Experiments: what is trained on what, and how, as frozen objects; and the list of them."""
 
 from varfilter.experiments.experiment import Experiment, Published
-from varfilter.experiments.filters import AVF, Baseline, Descent, FilterChoice
 from varfilter.experiments.models import (
     Observations,
     SRNNSizes,
@@ -11,7 +10,15 @@ from varfilter.experiments.models import (
     published_model,
 )
 from varfilter.experiments.paper import EXPERIMENTS, experiment_named, own_experiment
-from varfilter.experiments.schedule import Adam, Optimizers, Schedule
+from varfilter.experiments.settings import (
+    AVF,
+    Adam,
+    Baseline,
+    Descent,
+    FilterChoice,
+    Optimizers,
+    Schedule,
+)
 
 __all__ = [
     "AVF",

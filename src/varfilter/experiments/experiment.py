@@ -11,9 +11,8 @@ import jax
 
 from varfilter.data.batches import RandomWindows
 from varfilter.data.dataset import SPLITS, Dataset
-from varfilter.experiments.filters import FilterChoice
 from varfilter.experiments.models import SRNNSizes, SVGSizes, TableSizes, VRNNSizes
-from varfilter.experiments.schedule import Optimizers, Schedule
+from varfilter.experiments.settings import FilterChoice, Optimizers, Schedule
 from varfilter.filters import AbstractFilter
 from varfilter.learning import EndToEnd, TimeParallel
 from varfilter.media import Source, medium_named

@@ -5,9 +5,8 @@ from pathlib import Path
 
 from varfilter._arguments import nearest
 from varfilter.experiments.experiment import Experiment, Published
-from varfilter.experiments.filters import AVF, Baseline, FilterChoice
 from varfilter.experiments.models import SRNN_SPEECH, SRNNSizes, SVGSizes, TableSizes, VRNNSizes
-from varfilter.experiments.schedule import Adam, Optimizers, Schedule
+from varfilter.experiments.settings import AVF, Adam, Baseline, FilterChoice, Optimizers, Schedule
 from varfilter.media import Source, medium_named, source_of
 
 MUSIC = {

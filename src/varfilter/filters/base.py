@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from varfilter._arguments import kind
-from varfilter._signature import once_per_signature
+from varfilter._tree import once_per_signature
 from varfilter.contracts import first_line, observation_shape, require_model, tree_difference
 from varfilter.model import AbstractModel, State
 from varfilter.observation import Observation

@@ -10,8 +10,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from varfilter._arguments import kind, require_all_positive, require_key
-from varfilter._signature import Signature
-from varfilter._tree import flat, flat_size
+from varfilter._tree import Signature, flat, flat_size
 from varfilter.contracts import first_step
 from varfilter.distributions import stabilised
 from varfilter.inference.base import AbstractInference, Inferred, Memory

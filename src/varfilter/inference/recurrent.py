@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from varfilter._arguments import kind, require_key, require_positive
-from varfilter._signature import Signature
+from varfilter._tree import Signature
 from varfilter.contracts import first_step
 from varfilter.inference.amortized import posterior_like
 from varfilter.inference.base import AbstractInference, Inferred, Memory

@@ -9,7 +9,7 @@ import numpy as np
 
 from varfilter._arguments import require_positive
 from varfilter.data.dataset import Dataset, Family
-from varfilter.experiments.filters import Bound, filter_with
+from varfilter.experiments.settings import Bound, filter_with
 from varfilter.filters import AbstractFilter, ParticleFilter, VariationalFilter
 from varfilter.inference import Iterative
 from varfilter.runs.run import Run
