@@ -1,4 +1,4 @@
-"""How the experiments infer, filter and learn: the words of the command line, and what they build."""
+"""How the experiments infer, filter and learn: the words of the command line, and what they mean."""
 
 import math
 from dataclasses import dataclass
