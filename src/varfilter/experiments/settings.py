@@ -1,4 +1,4 @@
-"""How the experiments infer, filter and learn: the words of the command line, and what they mean."""
+"""How the experiments infer, filter and learn: settings, and what each of them builds."""
 
 import math
 from dataclasses import dataclass
