@@ -6,6 +6,7 @@ What others announce for their next releases (deprecations) stays a warning, and
 is said in other people's modules: Python's own `-W` cannot tell whose module it is.
 """
 
+import os
 import runpy
 import sys
 import warnings
@@ -18,4 +19,5 @@ if __name__ == "__main__":
     for category in ANNOUNCED:
         warnings.filterwarnings("default", category=category)
     del sys.argv[0]
+    sys.path[0] = os.path.dirname(sys.argv[0])  # as for a script that is started itself
     runpy.run_path(sys.argv[0], run_name="__main__")
