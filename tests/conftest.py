@@ -22,6 +22,7 @@ if "XLA_FLAGS" not in os.environ:
         os.environ["XLA_FLAGS"] = ""
 
 import jax
+import jaxtyping
 import pytest
 from jaxtyping import install_import_hook
 
@@ -69,3 +70,11 @@ def _bounded_number_of_programs():
     yield
     if MAPS.exists() and MAPS.read_bytes().count(b"\n") > 45_000:
         jax.clear_caches()
+
+
+@pytest.fixture
+def as_users_run_it():
+    """Run without the type checker above, which refuses wrong types in its own words."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)

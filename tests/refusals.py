@@ -1,15 +1,6 @@
-"""How the tests of bad input ask: the words a user would read, without the tests' type checker."""
+"""How the tests of bad input ask: for the words that a user would read."""
 
-import jaxtyping
 import pytest
-
-
-@pytest.fixture(autouse=True)
-def as_users_run_it():
-    """Without the type checker of `conftest.py`, which refuses wrong types in its own words."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 def refuses(call, error, *words):

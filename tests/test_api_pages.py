@@ -11,7 +11,9 @@ ROOT = Path(__file__).parent.parent
 
 def test_every_public_name_is_on_a_page():
     pages = "".join(page.read_text() for page in (ROOT / "docs" / "api").glob("*.md"))
-    shown = set(re.findall(r"^::: (\S+)$", pages, re.M))
+    listed = re.findall(r"^::: (\S+)$", pages, re.M)
+    shown = set(listed)
+    assert len(listed) == len(shown), "a name stands on two pages, or twice on one"
     assert {"load", "fit", "Run", "Iterative"} <= set(varfilter.__all__)
     for name in varfilter.__all__:
         value = getattr(varfilter, name)

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 import varfilter as vf
-from refusals import as_users_run_it, refuses  # noqa: F401
+from refusals import refuses
 from varfilter import LinearGaussian, VariationalFilter
 from varfilter.inference import LSTMPosterior, MLPPosterior
 from worlds import KEY, assert_same_bits, deep_markov, linear_gaussian_parameters
+
+pytestmark = pytest.mark.usefixtures("as_users_run_it")
 
 # A model of three observed elements and two latent ones, and the plainest filter.
 PARAMETERS = linear_gaussian_parameters(latent=2, size=3)

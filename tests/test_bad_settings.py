@@ -8,7 +8,7 @@ import optax
 import pytest
 
 import varfilter as vf
-from refusals import as_users_run_it, refuses  # noqa: F401
+from refusals import refuses
 from varfilter import LinearGaussian, VariationalFilter
 from varfilter.distributions import PaperDiscretizedNormal
 from varfilter.inference import (
@@ -22,6 +22,8 @@ from varfilter.inference import (
     PrecisionWeightedErrors,
 )
 from worlds import KEY, assert_same_bits, deep_markov, linear_gaussian_parameters, observations
+
+pytestmark = pytest.mark.usefixtures("as_users_run_it")
 
 PARAMETERS = linear_gaussian_parameters(latent=2, size=3)
 MODEL = LinearGaussian(**PARAMETERS)

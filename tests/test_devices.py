@@ -12,12 +12,14 @@ import numpy as np
 import pytest
 
 from many_devices import RUNS, begun, windows
-from refusals import as_users_run_it, refuses  # noqa: F401
+from refusals import refuses
 from varfilter import devices
 from varfilter.data.batches import prefetched
 from varfilter.training.checkpoints import newest_checkpoint
 from varfilter.training.updates import fit
 from worlds import KEY, vector
+
+pytestmark = pytest.mark.usefixtures("as_users_run_it")
 
 SCRIPT = Path(__file__).parent / "many_devices.py"
 CLUSTERS = ("SLURM_", "OMPI_", "KUBERNETES_", "JAX_COORDINATOR", "JAX_NUM_PROC", "JAX_PROCESS")

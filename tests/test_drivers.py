@@ -95,7 +95,7 @@ def test_two_chunks_and_padding_and_observed_and_complete(build):
     assert int(second.t) == int(belief.t) == 6
 
     # Padded steps freeze the belief and add nothing, wherever they stand.
-    mask = np.array([True, False, True, False, True, False])
+    mask = np.array([True, True, False, True, False, False])
     padded = np.full_like(xs, 7.0)
     padded[mask] = xs[:3]
     after, filtered = vf.run(filter, model, padded, KEY, mask=mask)

@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 
 import varfilter as vf
-from refusals import as_users_run_it, refuses  # noqa: F401
+from refusals import refuses
 from varfilter import Stream
 from varfilter.inference import LSTMPosterior
 from worlds import KEY, assert_same_bits, deep_markov, linear_gaussian, observations, with_gaps
+
+pytestmark = pytest.mark.usefixtures("as_users_run_it")
 
 MODEL = deep_markov()
 XS = with_gaps(observations(MODEL, 12))

@@ -1,6 +1,6 @@
 """Packages whose names are imported when they are first asked for.
 
-`import varfilter` should not wait for jax, nor should a table for the readers of sound and film.
+`import varfilter` should not wait for jax, nor should a table for the readers of sound and video.
 What a package offers is written once, in the `__init__.pyi` beside its `__init__.py`, as ordinary
 imports: type checkers and editors read it as it stands, and this module reads it at run time.
 (The library `lazy-loader` does the same; it would be one more dependency for these lines.)

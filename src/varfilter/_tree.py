@@ -52,9 +52,6 @@ def _is_float(leaf: Any) -> bool:
     return hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.floating)
 
 
-T = TypeVar("T")
-
-
 class Signature:
     """A tree with its arrays replaced by shapes: all that a check by shape depends on.
 

@@ -12,10 +12,11 @@ import pytest
 from safetensors.numpy import save_file
 
 from commands import command
-from refusals import as_users_run_it  # noqa: F401
 from songs import LAST, NUM_EPOCHS, TINY, contents, newest
 from varfilter import _saved
 from varfilter.training.checkpoints import CHECKPOINT, kept_checkpoints
+
+pytestmark = pytest.mark.usefixtures("as_users_run_it")
 
 NOBODY = 65534
 

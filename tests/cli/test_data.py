@@ -12,12 +12,14 @@ import pytest
 
 from commands import command
 from real_data import DATA, needs_data
-from refusals import as_users_run_it, refuses  # noqa: F401
+from refusals import refuses
 from songs import as_pickle
 from varfilter import load
 from varfilter.data import fetch, read_rolls, write_midi, write_wav
 from varfilter.data.sets.checks import judge
 from varfilter.data.sets.registry import CATALOGUE, ENTRIES, locate
+
+pytestmark = pytest.mark.usefixtures("as_users_run_it")
 
 HERE = [entry.name for entry in ENTRIES if not entry.places or locate(entry, DATA)]
 

@@ -8,7 +8,6 @@ import pytest
 
 import varfilter as vf
 from commands import command
-from refusals import as_users_run_it  # noqa: F401
 from songs import NUM_STEPS
 from varfilter.data.dataset import Dataset, Family
 from varfilter.data.ragged import Ragged
@@ -17,6 +16,8 @@ from varfilter.media import load
 from varfilter.runs.run import Run, Trained
 from varfilter.runs.scores import _in_density_units, score_run
 from varfilter.training.evaluation import Evaluation
+
+pytestmark = pytest.mark.usefixtures("as_users_run_it")
 
 
 def test_evaluate(run):

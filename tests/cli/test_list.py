@@ -9,11 +9,12 @@ import pytest
 
 from commands import command
 from real_data import DATA, needs_data
-from refusals import as_users_run_it  # noqa: F401
 from varfilter.data.sets.registry import CATALOGUE
 from varfilter.experiments import AVF, EXPERIMENTS
 from varfilter.experiments.costs import H200_MINUTES, cpu_minutes, num_parameters, parameters
 from varfilter.media import load, source_of
+
+pytestmark = pytest.mark.usefixtures("as_users_run_it")
 
 
 def test_list(monkeypatch, tmp_path):

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from commands import command, refuse
-from refusals import as_users_run_it  # noqa: F401
 from varfilter.cli import COMMANDS, EXAMPLES
+
+pytestmark = pytest.mark.usefixtures("as_users_run_it")
 
 PROGRAM = """
 import json, sys

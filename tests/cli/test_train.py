@@ -20,7 +20,6 @@ import numpy as np
 import pytest
 
 from commands import command
-from refusals import as_users_run_it  # noqa: F401
 from songs import LAST, NUM_EPOCHS, TINY, contents, write_songs
 from varfilter import _saved
 from varfilter.cli.options import meant_by, overridden
@@ -31,6 +30,8 @@ from varfilter.media.table import TableSource
 from varfilter.runs.run import Run
 from varfilter.runs.training import Best, Resumed, Updated, Validated, train_run
 from varfilter.training.checkpoints import CHECKPOINT, kept_checkpoints
+
+pytestmark = pytest.mark.usefixtures("as_users_run_it")
 
 ROOT = Path(__file__).parent.parent.parent
 

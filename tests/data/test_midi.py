@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 
 from real_data import DATA, needs_data
-from refusals import as_users_run_it, refuses  # noqa: F401
+from refusals import refuses
 from varfilter.data.dataset import SPLITS
 from varfilter.data.midi import midi_folder, read_midi, write_midi
 from varfilter.data.rolls import read_rolls
 from varfilter.distributions import Bernoulli
+
+pytestmark = pytest.mark.usefixtures("as_users_run_it")
 
 
 def random_roll(seed, num_steps=40):

@@ -11,11 +11,13 @@ import pytest
 from scipy.io import savemat
 
 from real_data import DATA, needs_data
-from refusals import as_users_run_it, refuses  # noqa: F401
+from refusals import refuses
 from varfilter.data import Scaling, whole_sequences
 from varfilter.data.dataset import SPLITS
 from varfilter.data.rolls import read_plain_pickle, read_rolls
 from varfilter.distributions import Bernoulli
+
+pytestmark = pytest.mark.usefixtures("as_users_run_it")
 
 # Songs and steps of train, valid, test; lowest and highest pitch of all; notes a step in train.
 TABLE = {

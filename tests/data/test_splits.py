@@ -1,10 +1,13 @@
 """Splits are whole, disjoint and never empty, and a seed gives one for ever."""
 
 import numpy as np
+import pytest
 
-from refusals import as_users_run_it, refuses  # noqa: F401
+from refusals import refuses
 from varfilter.data.dataset import SPLITS
 from varfilter.data.splits import split_by_sequence
+
+pytestmark = pytest.mark.usefixtures("as_users_run_it")
 
 
 def test_splits_are_whole_disjoint_and_never_empty():

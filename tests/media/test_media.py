@@ -20,13 +20,24 @@ from varfilter.data import (
     Family,
     Ragged,
     Scaling,
+    audio,
     read_audio,
     read_midi,
     read_table,
     read_video,
+    video,
 )
+from varfilter.data import rolls as rolls_reader
 from varfilter.distributions import Bernoulli, DiscretizedNormal, Normal, Particles
-from varfilter.media import forecast_rows, medium_of, step_rows, write_rows, write_samples
+from varfilter.media import (
+    MEDIA,
+    forecast_rows,
+    medium_of,
+    music,
+    step_rows,
+    write_rows,
+    write_samples,
+)
 from varfilter.media.rows import restored
 from varfilter.prediction import Forecast
 
@@ -442,3 +453,11 @@ def test_counts_are_whole_where_they_are_but_for_rounding():
     # What lies between two counts, as a mean does, stays there; and so does what is no count.
     np.testing.assert_allclose(found[5], 5.29, rtol=1e-6)
     assert (found[:5, 1] != counts[:5]).any()
+
+
+def test_media_and_readers_agree_on_the_endings_of_files():
+    """The media name them too, since to know an ending is not to import the reader."""
+    assert MEDIA["sound"].suffixes == set(audio.SUFFIXES)
+    assert MEDIA["video"].suffixes == video.VIDEOS
+    assert MEDIA["video"].frame_suffixes == video.IMAGES
+    assert (music.LOWEST, music.NUM_KEYS) == (rolls_reader.LOWEST, rolls_reader.NUM_KEYS)

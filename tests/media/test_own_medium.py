@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import varfilter as vf
+from commands import refuse, succeed
 from varfilter.data import Dataset, Family, Ragged, Scaling, split_by_sequence
 from varfilter.data.dataset import SPLITS
 from varfilter.distributions import Normal
@@ -17,6 +18,7 @@ from varfilter.media import (
     MEDIA,
     AbstractMedium,
     Source,
+    catalogue,
     medium_of,
     picture,
     register,
@@ -159,10 +161,36 @@ def test_it_is_filtered_forecast_and_sampled(run, folder, tmp_path):
     paths = write_samples(tmp_path / "new.xyz", run.template, sample_run(run, 5, 2))
     assert [path.name for path in paths] == ["new-1.xyz", "new-2.xyz"]
     assert read_motion(paths[0]).shape == (5, 3)
-    with pytest.raises(ValueError, match="for runs on tables"):
+    with pytest.raises(ValueError, match="motion cannot be read from lines"):
         run.medium.lines(run.template)
     with pytest.raises(FileNotFoundError, match=r"an \.xyz file"):
         list(filter_data(run, tmp_path / "none.xyz"))
+
+
+def test_every_command_takes_it(run, folder, tmp_path):
+    assert "motion" in succeed("data", "check", folder, "--gravity", "0").out
+    succeed("data", "show", folder, "--out", tmp_path / "walks.png")
+    assert "--data.gravity" in succeed("train", folder, "--help").out
+    words = ("--out", tmp_path / "rows.csv", "--num-samples", "4")
+    succeed("filter", run.folder, folder / "walk1.xyz", *words)
+    assert (tmp_path / "rows.csv").read_text().startswith("sequence,time,x,y,z,surprise")
+    succeed("sample", run.folder, "--num-steps", "3", "--out", tmp_path / "new.xyz")
+    assert read_motion(tmp_path / "new.xyz").shape == (3, 3)
+    assert "motion" in refuse("filter", run.folder, "-")
+
+
+def test_media_of_installed_packages_are_found(monkeypatch):
+    class Entry:
+        def load(self):
+            return MotionMedium
+
+    before = dict(MEDIA)
+    MEDIA.pop("motion")
+    monkeypatch.setattr(catalogue, "entry_points", lambda group: [Entry()])
+    catalogue._register_plugins()
+    assert next(iter(MEDIA)) == "motion"  # asked first
+    MEDIA.clear()
+    MEDIA.update(before)
 
 
 def test_it_is_reported(run, tmp_path):

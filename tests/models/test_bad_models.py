@@ -8,9 +8,11 @@ import pytest
 from jaxtyping import Array
 
 import varfilter as vf
-from refusals import as_users_run_it, refuses  # noqa: F401
+from refusals import refuses
 from varfilter.inference import MLPPosterior
 from worlds import KEY
+
+pytestmark = pytest.mark.usefixtures("as_users_run_it")
 
 
 class Walk(vf.AbstractModel):

@@ -9,11 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from refusals import as_users_run_it, refuses  # noqa: F401
+from refusals import refuses
 from varfilter.data import Dataset, Family, Ragged, Scaling
 from varfilter.distributions import Bernoulli, DiscretizedNormal, Normal
 from varfilter.media import picture
 from varfilter.plots.datasets import MOST_FRAMES, MOST_PANELS
+
+pytestmark = pytest.mark.usefixtures("as_users_run_it")
 
 ROOT = Path(__file__).parent.parent.parent
 DATA = Path(os.environ.get("VARFILTER_DATA", ROOT.parent / "shared" / "data"))

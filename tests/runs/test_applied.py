@@ -331,7 +331,7 @@ def test_music(varfilter, tmp_path):
     assert read_midi(out).shape == (4, 88)
     code, _, err = varfilter("filter", tmp_path / "run", "-", lines="")
     assert code == 2
-    assert "are for runs on tables" in err
+    assert "cannot be read from lines" in err
     code, _, err = varfilter("filter", tmp_path / "run", __file__)
     assert code == 2
     assert err.count("\n") == 1

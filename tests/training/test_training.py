@@ -17,7 +17,7 @@ import pytest
 from safetensors.numpy import save_file
 
 import varfilter as vf
-from refusals import as_users_run_it, refuses  # noqa: F401
+from refusals import refuses
 from varfilter.data import Dataset, Family, Ragged, RandomWindows, Scaling
 from varfilter.training.checkpoints import (
     Checkpoint,
@@ -31,6 +31,8 @@ from varfilter.training.checkpoints import (
 from varfilter.training.evaluation import evaluate
 from varfilter.training.updates import Annealing, fit
 from worlds import KEY, assert_same_bits, deep_markov, linear_gaussian, observations
+
+pytestmark = pytest.mark.usefixtures("as_users_run_it")
 
 LENGTHS = (9, 4, 14, 1, 6, 30)
 

@@ -49,13 +49,13 @@ class Filter(Command):
     out: Out = None
     """.jsonl, .csv, .parquet or .npz (JSON lines to standard output)."""
     latents: bool = False
-    """With the mean and the spread of the latents."""
+    """Add the mean and the spread of the latents to each row."""
     seed: Number = 0
     """All randomness comes from this number."""
     num_samples: Annotated[int | None, named("N")] = None
     """Draws of the latent for each prediction (128; 16 for video)."""
     levels: Levels = ()
-    """With these quantiles of the prediction, such as 0.05 0.95."""
+    """Add these quantiles of the prediction, such as 0.05 0.95."""
     skip_bad_lines: bool = False
     """Leave out bad lines of standard input, and go on."""
 
@@ -173,7 +173,7 @@ class Sample(Command):
 
 
 def _opened(folder: Path, out: Path | None) -> Any:
-    """The run in a folder; refused first is an `out` that cannot hold its rows."""
+    """Load the run in a folder, after refusing an `out` that cannot hold its rows."""
     from varfilter.media.formats import require_ending
     from varfilter.runs.run import Run
 
@@ -185,7 +185,7 @@ def _opened(folder: Path, out: Path | None) -> Any:
 
 
 def _live(applied: Any, *, skip_bad_lines: bool) -> Any:
-    """What filters the lines of standard input; bad ones are told to people, beside the rows."""
+    """Build the filter of the lines of standard input; it reports bad ones on stderr."""
     from varfilter.runs.live import LiveFilter
 
     return LiveFilter(applied, _tell, skip_bad_lines=skip_bad_lines)

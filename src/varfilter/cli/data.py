@@ -115,7 +115,8 @@ class Fetch(Command):
             folder = data_folder() if self.folder is None else self.folder.expanduser()
             was_there = locate(entry, folder) is not None and not self.again
             if entry.is_large and not was_there:
-                print("Its videos are decoded once and kept, which takes minutes.", file=sys.stderr)
+                text = "Its recordings are decoded once and kept, which takes minutes."
+                print(text, file=sys.stderr)
             with _progress_bars() as progress:
                 path = fetch(
                     self.name, folder, mirror=self.mirror, again=self.again, progress=progress
@@ -156,7 +157,7 @@ class ReadCommand(Command):
         return tyro.cli(parser, prog=prog, args=words, config=(tyro.conf.OmitArgPrefixes,))()
 
     def meant(self) -> Any:
-        """The source with the options that were given; those of other media are refused."""
+        """Build the source with the options that were given; refuse those of other media."""
         from varfilter.media import MEDIA, source_of
 
         given = {
@@ -201,7 +202,7 @@ class Check(ReadCommand):
             judgement = _judged(source, dataset)
             problems = without_steps(dataset)
             numbers = describe(dataset, by_split=partial(medium.numbers, dataset))
-            numbers |= {"notes": list(dataset.notes), "problems": problems}
+            numbers |= {"medium": medium.name, "notes": list(dataset.notes), "problems": problems}
             if self.json:
                 numbers["is_good"] = judgement.is_good if judgement else None
                 numbers["is_verified"] = judgement.is_verified if judgement else None
@@ -304,7 +305,8 @@ def _print_numbers(numbers: dict[str, Any], ones: str) -> None:
     """Print what `describe` found as tables; `ones` is what people call elements that are 1."""
     from rich.markup import escape
 
-    print(f"{numbers['name']}: observations of shape {tuple(numbers['observation'])}")
+    shape = tuple(numbers["observation"])
+    print(f"{numbers['name']} ({numbers['medium']}): observations of shape {shape}")
     # One below another: a line has room for three numbers, not for ten.
     columns = [_in_words(shown, ones) for shown in numbers["splits"].values()]
     rows = [[what, *(_short(column.get(what)) for column in columns)] for what in columns[0]]

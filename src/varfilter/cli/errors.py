@@ -60,7 +60,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stopping:
-    """As a context: `is_asked` once a signal has come; a second one interrupts at once.
+    """A context in which a first signal sets `is_asked`, and a second one interrupts at once.
 
     An exception in the middle of an update could not save it; and while the device works no
     exception would come through in any case.

@@ -39,7 +39,7 @@ class Evaluate(Command):
     """Another bound than the one that was trained."""
 
     num_particles: Annotated[int | None, named("N")] = None
-    """Of iwae and fivo (as in training)."""
+    """How many particles iwae and fivo have (as in training)."""
 
     num_iterations: Annotated[int | None, named("K")] = None
     """AVF: another number of inference iterations than in training."""
@@ -48,7 +48,7 @@ class Evaluate(Command):
     """Sequences that are filtered at once."""
 
     seed: Number = 0
-    """Of the draws of z_t."""
+    """The seed of the draws of z_t."""
 
     json: bool = False
     """Print one JSON object instead of a table."""

@@ -27,7 +27,7 @@ class Command(ABC):
 
 
 def named(metavar: str) -> Any:
-    """An option that shows what it takes, and no default."""
+    """Declare an option that shows what it takes, and no default."""
     return tyro.conf.arg(metavar=metavar, help_behavior_hint="")
 
 

@@ -34,7 +34,7 @@ class Report(Command):
     """Which part of the data is scored and shown."""
 
     seed: Number = 0
-    """Of the draws, and of which sequences are shown."""
+    """The seed of the draws, and of the choice of sequences that are shown."""
 
     def __call__(self) -> int:
         """Run; returns the exit code."""
@@ -67,7 +67,7 @@ class Reproduce(Command):
     what: Annotated[
         Literal["table-1", "table-2", "table-3", "figure-3", "figure-4"], tyro.conf.Positional
     ]
-    """Speech, videos, music; waveforms; iterations."""
+    """Which table (speech, video, music) or figure (waveforms, iterations) of the paper to make."""
 
     out: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("reproduced")
     """The folder to write to; it is made if it is not there."""

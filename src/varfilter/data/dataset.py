@@ -104,8 +104,8 @@ class Dataset:
     - `family`: of an observation, or one for each column of a table.
     - `names`: of the sequences, by split, where they have any (files, speakers).
     - `columns`: of the user's table. `rate`: rows in a second, for sound and video.
-    - `medium`: what it is a recording of, by the name it has in `varfilter.media`; empty: told
-      by the shape of a row.
+    - `medium`: what it is a recording of, by the name it has in `varfilter.media`; empty: it is
+      recognised by the shape of a row.
     - `schema`: what else its medium must know to read others like it (of a table, the
       `TableSchema`). `times`: of the rows, by split, where the recording has them.
     - `notes`: sentences on how it was read, where there was something to decide.
@@ -177,6 +177,14 @@ class Dataset:
     def families(self) -> tuple[Family, ...]:
         """The families of the columns of a table; else the one that all elements share."""
         return self.family if isinstance(self.family, tuple) else (self.family,)
+
+    @property
+    def column_families(self) -> tuple[tuple[str, Family], ...]:
+        """The name and the family of each element of a row, which is numbered if it has no name."""
+        width = math.prod(self.train.values.shape[1:])
+        names = self.columns or tuple(f"element {i}" for i in range(width))
+        families = self.families * (len(names) // len(self.families))
+        return tuple(zip(names, families, strict=True))
 
     @property
     def is_binary(self) -> bool:

@@ -51,7 +51,7 @@ def read_rolls(path: str | Path, name: str | None = None) -> Dataset:
 
 
 def _reader(path: Path) -> Any:
-    """What reads a file, told by its first bytes, which do not lie, or else by its ending."""
+    """Choose the reader of a file by its first bytes, which do not lie, or else by its ending."""
     with open(path, "rb") as file:
         head = file.read(8)
     suffix = path.suffix.lower()

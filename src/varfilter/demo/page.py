@@ -127,7 +127,7 @@ def _tracker_table(result: TrackerResult) -> str:
     ]  # fmt: skip
     head = ["method", "free energy, nats per step", "above the exact optimum",
             "prediction error (RMS)", "training"]  # fmt: skip
-    return table(head, rows, ours=[list(result.scores).index("avf")])
+    return table(head, rows, highlighted=[list(result.scores).index("avf")])
 
 
 def _pendulum_table(result: PendulumResult) -> str:
@@ -143,7 +143,7 @@ def _pendulum_table(result: PendulumResult) -> str:
     ]  # fmt: skip
     head = ["method", "free energy, nats per frame", "at the prior, before inference",
             "prediction error to the clean image (RMS)", "training"]  # fmt: skip
-    return table(head, rows, ours=[list(result.scores).index("avf")])
+    return table(head, rows, highlighted=[list(result.scores).index("avf")])
 
 
 def _seconds(score: Score) -> str:

@@ -149,9 +149,9 @@ class TableSizes:
     """An SRNN for the columns of a table, each with its own family; None: by their number."""
 
     latent_size: int | None = None
-    """Elements of z_t; by itself two more than the table has columns, from 4 to 16."""
+    """Elements of z_t (two more than there are columns, from 4 to 16)."""
     hidden_size: int | None = None
-    """Units of the LSTM and of each network; 32 up to 8 columns, 64 up to 32, else 128."""
+    """Units of the LSTM and of each network (32 up to 8 columns, 64 up to 32, else 128)."""
 
     def build(self, data: Dataset | Observations, key: PRNGKeyArray) -> SRNN:
         """Build the model for the columns of the table."""

@@ -48,7 +48,7 @@ class AVF:
     normalize_mean: bool = False
     """Bring the posterior mean to zero mean and unit spread after each update."""
     signal: Literal["gradients", "errors"] = "gradients"
-    """What the network is told of q: dF/dq, or precision-weighted errors."""
+    """What the network receives about q: dF/dq, or precision-weighted errors."""
     normalize: Literal["layer", "log"] = "layer"
     """How each input is normalised; log for latents of one or two elements."""
     encode_observation: bool = False

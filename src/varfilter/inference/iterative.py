@@ -21,7 +21,7 @@ from varfilter.observation import Observation
 
 
 class Record(eqx.Module):
-    """The inputs of one iteration: the iterate it started from and what it was told there."""
+    """The inputs of one iteration: the iterate it started from and what it received there."""
 
     q: Any
     signal: Any

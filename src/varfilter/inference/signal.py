@@ -1,4 +1,4 @@
-"""What an iterative inference network is told about the free energy."""
+"""What an iterative inference network receives about the free energy."""
 
 from typing import Any, ClassVar
 

@@ -143,7 +143,7 @@ def guarded_update(
     if difference := tree_difference(jax.eval_shape(optimizer.init, parameters), optimizer_state):
         raise ValueError(
             f"`state` was begun with another optimizer: {difference} in its state."
-            " Update with the learner that began it, or `init` anew."
+            " Update with the learner that began it, or `init` again."
         )
     # Finite squares: Adam's mean square of a gradient of 1e30 would be infinite, and hold the
     # parameters still ever after. It is known before the step, so the step stays one pass over

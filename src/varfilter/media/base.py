@@ -151,14 +151,14 @@ class AbstractMedium(ABC):
             yield NewSequence(name, rows, xs, times_from(dataset, 0, len(xs)))
 
     def lines(self, dataset: Dataset) -> Any:
-        """What reads lines of JSON as they come, one step each; most media come in files."""
+        """Return a reader of lines of JSON, one step each; most media come in files alone."""
         raise ValueError(
-            "`INPUT` is -, but lines on standard input are for runs on tables; this one was"
-            f" trained on {dataset.name!r}. Give the path of a recording."
+            f"`INPUT` is -, but {self.plural} cannot be read from lines on standard input; this run"
+            f" was trained on {dataset.name!r}. Give {self.inputs}."
         )
 
     def schema_json(self, dataset: Dataset) -> Any:
-        """What else reads recordings like these, as plain JSON, for the record of a run."""
+        """Describe what else is needed to read more such recordings, as plain JSON."""
         return None
 
     def schema(self, known: Any) -> Any:
@@ -170,13 +170,13 @@ class AbstractMedium(ABC):
         return {}
 
     def reference(self, dataset: Dataset, split: str) -> Reference:
-        """The score of the naive predictor that a model must beat."""
+        """Score the naive predictor that a model must beat."""
         return marginal_reference(dataset, split)
 
     # Rows of filtered steps and of forecasts
 
     def cell_size(self, dataset: Dataset) -> int:
-        """How many numbers the largest value of a row has."""
+        """Count the numbers of the largest value of a row."""
         return dataset.num_elements
 
     def step_rows(self, dataset: Dataset, filtering: Filtering) -> Iterator[Row]:

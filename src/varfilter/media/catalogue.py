@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,12 @@ def register(medium: AbstractMedium) -> None:
     MEDIA.update({medium.name: medium} | others)
 
 
+def _register_plugins() -> None:
+    """Add the media that installed packages offer, so that every command takes them too."""
+    for entry in entry_points(group="varfilter.media"):
+        register(entry.load()())
+
+
 def medium_named(name: str) -> AbstractMedium:
     """Look up a medium by its name."""
     if name in MEDIA:
@@ -78,8 +85,8 @@ def load(source: str | Path | Source, *, at: str | Path | None = None, **options
     """A data set: one that has a name, or the user's own by its path.
 
     - a name, such as "jsb": looked for in the data folder, or `at` a given place;
-    - a folder of MIDI files, of sound, of videos or of folders of images: told by what it holds,
-      and read by `midi_folder`, `audio_folder` or `video_folder`;
+    - a folder of MIDI files, of sound, of videos or of folders of images: recognised by what it
+      holds, and read by `midi_folder`, `audio_folder` or `video_folder`;
     - a file: a table (`read_table`), or rolls in a pickle, .mat or .npz file (`read_rolls`).
 
     `options` go to the function that reads it. `Dataset.notes` says how it was read, where there
@@ -240,3 +247,6 @@ def _medium_of_file(path: Path) -> AbstractMedium:
                 f" `{medium.reader(path.parent).__name__}`."
             )
     return next(medium for medium in MEDIA.values() if medium.reads(path))
+
+
+_register_plugins()

@@ -137,7 +137,7 @@ def _csv_line(values: Iterable[Any]) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """The value as JSON has it; a vector of which all is missing is missing."""
+    """Format a value for JSON; a vector of which all is missing is missing."""
     if isinstance(value, Vector | np.ndarray):
         array = value.values if isinstance(value, Vector) else value
         if array.dtype.kind == "f" and np.isnan(array).all():
@@ -175,7 +175,7 @@ def _spread(row: Row, path: Path) -> Row:
 
 
 def _alike(rows: Iterable[Row]) -> Iterator[Row]:
-    """Rows, if all have the names of the first."""
+    """Pass rows on, and refuse one whose names are not those of the first."""
     names: list[str] | None = None
     for number, row in enumerate(rows):
         names = list(row) if names is None else names
@@ -233,7 +233,7 @@ def _text(value: Any) -> str | None:
 
 
 def _endless(value: Any) -> Any:
-    """The value as CSV has it: as JSON does, but infinities have a name."""
+    """Format a value for CSV: as for JSON, but infinities have a name."""
     if isinstance(value, float | np.floating) and math.isinf(value):
         return str(float(value))
     return _plain(value)

@@ -45,7 +45,7 @@ class MusicSource(Source):
 
 
 class MusicMedium(AbstractMedium):
-    """Which of 88 keys are down at each step."""
+    """Music: which of 88 keys are down at each step."""
 
     name = "music"
     plural = "music"
@@ -80,7 +80,7 @@ class MusicMedium(AbstractMedium):
             return any(f"{split}_rolls.npy" in file.namelist() for split in SPLITS)
 
     def reader(self, path: Path) -> Callable[..., Dataset]:
-        """A folder of MIDI files, or one file of rolls."""
+        """Choose the reader: of a folder of MIDI files, or of one file of rolls."""
         from varfilter.data.midi import midi_folder
         from varfilter.data.rolls import read_rolls
 
@@ -108,7 +108,7 @@ class MusicMedium(AbstractMedium):
         return {"pitches": [int(keys[0]), int(keys[-1])]} if keys.size else {}
 
     def reference(self, dataset: Dataset, split: str) -> Reference:
-        """Each note by its frequency in training, whatever was heard before."""
+        """Score each note by its frequency in training, whatever was heard before."""
         return marginal_reference(dataset, split)._replace(
             what="each note by its frequency in training"
         )

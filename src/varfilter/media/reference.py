@@ -21,7 +21,7 @@ class Reference(NamedTuple):
 
 
 def marginal_reference(dataset: Dataset, split: str) -> Reference:
-    """Each element by itself, always alike: by its frequency, or its mean and spread, in training.
+    """Score each element by its frequency, or its mean and spread, in training, alone.
 
     Frequencies have one added to either count, so that none is 0.
     """
@@ -34,7 +34,7 @@ def marginal_reference(dataset: Dataset, split: str) -> Reference:
 
 
 def last_value_reference(dataset: Dataset, split: str) -> Reference:
-    """Each element as it was last seen, with the spread of its changes in training.
+    """Score each element as it was last seen, with the spread of its changes in training.
 
     What is 0 or 1 stays so with the frequency with which it did in training.
     """

@@ -38,7 +38,7 @@ class SoundSource(Source):
 
 
 class SoundMedium(AbstractMedium):
-    """The pressure of the air, so many times a second."""
+    """Sound: the pressure of the air, so many times a second."""
 
     name = "sound"
     plural = "sound"
@@ -60,7 +60,7 @@ class SoundMedium(AbstractMedium):
         return dataset.train.values.shape[1:] == () and dataset.rate is not None
 
     def reader(self, path: Path) -> Callable[..., Dataset]:
-        """A folder of sound files."""
+        """Return the reader of a folder of sound files."""
         from varfilter.data.audio import audio_folder
 
         return audio_folder
@@ -80,7 +80,7 @@ class SoundMedium(AbstractMedium):
             yield name, (np.rint(samples) if is_finer else samples).astype(stored)
 
     def reference(self, dataset: Dataset, split: str) -> Reference:
-        """Noise as loud as the training part: each sample by itself."""
+        """Score noise as loud as the training part, each sample independent of the others."""
         return marginal_reference(dataset, split)._replace(
             what="each sample by the mean and the spread of training"
         )
@@ -142,7 +142,7 @@ class SoundMedium(AbstractMedium):
         return figure
 
     def inspected(self, sequence: Any) -> Any:
-        """The neighbouring steps with the largest squares: speech begins with silence."""
+        """Cut out the loudest neighbouring steps, since speech begins with silence."""
         loudness = np.nansum(np.square(sequence.xs.reshape(len(sequence.xs), -1)), axis=1)
         window = np.ones(min(NUM_DRAWN_STEPS, len(loudness)))
         begin = int(np.argmax(np.convolve(loudness, window, "valid")))

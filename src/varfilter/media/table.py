@@ -44,7 +44,7 @@ class TableSource(Source):
     time: str | None = None
     """The column of times (the one that looks like it); none: rows are steps."""
     step: float | None = None
-    """Between two rows, in the unit of the times; seconds for dates (the usual one)."""
+    """The time between two rows, in the unit of the times; seconds for dates (the usual one)."""
     columns: tuple[str, ...] | None = None
     """The columns to observe, in this order (all that hold numbers)."""
     kinds: tuple[str, ...] | None = None
@@ -68,7 +68,7 @@ class TableSource(Source):
 
 
 class TableMedium(AbstractMedium):
-    """A row a step, a column a sensor."""
+    """Tables: a row is a step, a column is a sensor."""
 
     name = "table"
     plural = "a table"
@@ -94,7 +94,7 @@ class TableMedium(AbstractMedium):
         return True
 
     def reader(self, path: Path) -> Callable[..., Dataset]:
-        """A file of columns."""
+        """Return the reader of a file of columns."""
         from varfilter.data.tables.read import read_table
 
         return read_table
@@ -123,11 +123,11 @@ class TableMedium(AbstractMedium):
         return TableSchema.from_json(known)
 
     def reference(self, dataset: Dataset, split: str) -> Reference:
-        """Each column as it was last read."""
+        """Score the prediction that each column stays as it was last read."""
         return last_value_reference(dataset, split)
 
     def cell_size(self, dataset: Dataset) -> int:
-        """One: each column has its own values in a row."""
+        """Return 1, since each column has a value of its own in a row."""
         return 1
 
     def step_rows(self, dataset: Dataset, filtering: Filtering) -> Iterator[Row]:
@@ -213,10 +213,7 @@ def _names(dataset: Dataset, wanted: list[str]) -> dict[str, str]:
 def _sample_rows(dataset: Dataset, xs: np.ndarray, sequence: int | None) -> Iterator[Row]:
     is_dated = dataset.schema is not None and dataset.schema.layout.clock.is_date
     times = times_from(dataset, FIRST_DATE if is_dated else 0, len(xs))
-    families = dataset.families * (len(dataset.columns) // len(dataset.families))
-    columns = [
-        (name, family.has_levels) for name, family in zip(dataset.columns, families, strict=True)
-    ]
+    columns = [(name, family.has_levels) for name, family in dataset.column_families]
     names = _names(dataset, [])
     begin = {} if sequence is None else {names["sequence"]: sequence}
     for time, values in zip(times, restored(dataset, xs), strict=True):

@@ -35,7 +35,7 @@ class VideoSource(Source):
 
 
 class VideoMedium(AbstractMedium):
-    """Frames, one a step."""
+    """Video: one frame is a step."""
 
     name = "video"
     plural = "video"
@@ -64,7 +64,7 @@ class VideoMedium(AbstractMedium):
         return short >= FEWEST_SIDE and long <= MOST_LONGER * short
 
     def reader(self, path: Path) -> Callable[..., Dataset]:
-        """A folder of videos, or of folders of images."""
+        """Return the reader of a folder of videos, or of folders of images."""
         from varfilter.data.video import video_folder
 
         return video_folder
@@ -82,7 +82,7 @@ class VideoMedium(AbstractMedium):
             yield name, (frames >= 128).astype(np.uint8) if dataset.is_binary else frames
 
     def reference(self, dataset: Dataset, split: str) -> Reference:
-        """The previous frame, with the spread by which each pixel changes in training."""
+        """Score the previous frame, with the spread by which each pixel changes in training."""
         return last_value_reference(dataset, split)._replace(
             what="the previous frame, with the spread of the changes in training"
         )

@@ -102,8 +102,7 @@ def heat_maps(page: Page, dataset: Dataset, shown: list[ShownSequence]) -> Figur
 def lines(page: Page, dataset: Dataset, shown: list[ShownSequence]) -> Figure:
     """Draw a panel for each column, each sequence in its colour; what is missing is a gap."""
     tables = [s.rows.reshape(len(s.rows), -1).astype(np.float64) for s in shown]
-    names = dataset.columns or [f"element {i}" for i in range(tables[0].shape[1])]
-    families = dataset.families * (len(names) // len(dataset.families))
+    names, families = zip(*dataset.column_families, strict=True)
     num_panels = min(len(names), MOST_PANELS)
     num_wide = 1 if num_panels <= 3 else 2
     num_high = -(-num_panels // num_wide)

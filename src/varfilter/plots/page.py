@@ -26,7 +26,7 @@ table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nu
 th, td { text-align: right; padding: .35rem .7rem; border-bottom: 1px solid #e4e4e4; }
 th { vertical-align: bottom; }
 th:first-child, td:first-child { text-align: left; }
-tr.ours td { background: #eef4fc; font-weight: 600; }
+tr.highlighted td { background: #eef4fc; font-weight: 600; }
 dl { display: grid; grid-template-columns: minmax(7rem, 11rem) 1fr; gap: .2rem 1rem; }
 dt { color: #555; } dd { margin: 0; min-width: 0; }
 @media (max-width: 600px) { dl { grid-template-columns: 1fr; } dd { margin-bottom: .5rem; }
@@ -56,15 +56,17 @@ def document(title: str, body: str) -> str:
 """
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, ours: Sequence[int] = ()) -> str:
-    """The HTML of texts in rows and columns; the rows numbered in `ours` stand out.
+def table(
+    head: Sequence[str], rows: Iterable[Sequence[str]], *, highlighted: Sequence[int] = ()
+) -> str:
+    """The HTML of texts in rows and columns; the rows numbered in `highlighted` stand out.
 
     On small screens, where there are many columns, each row is a list of its own.
     """
     head = list(head)
     cells = "".join(f"<th>{html.escape(name)}</th>" for name in head)
     lines = [
-        ('<tr class="ours">' if number in ours else "<tr>")
+        ('<tr class="highlighted">' if number in highlighted else "<tr>")
         + "".join(
             f'<td data-of="{html.escape(of)}">{html.escape(cell)}</td>'
             for of, cell in zip(head, row, strict=True)

@@ -74,13 +74,12 @@ def inspect_sequences(
 
 
 def calibration(dataset: Dataset, inspected: Sequence[InspectedSequence]) -> list[dict[str, Any]]:
-    """The calibration of each column of a table, else of all elements together, as plain JSON."""
+    """The calibration of each column that has a name, else of all elements, as plain JSON."""
     if not dataset.columns:
         return [_calibration_of(None, *_values(inspected), is_binary=dataset.is_binary)]
-    families = dataset.families * (len(dataset.columns) // len(dataset.families))
     return [
         _calibration_of(column, *_values(inspected, i), is_binary=family.is_binary)
-        for i, (column, family) in enumerate(zip(dataset.columns, families, strict=True))
+        for i, (column, family) in enumerate(dataset.column_families)
     ]
 
 

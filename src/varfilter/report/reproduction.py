@@ -21,7 +21,7 @@ from varfilter.report.page import nats, printed, write_page
 from varfilter.report.summary import command, drawn_numbers, score_split
 from varfilter.runs import Run, train_run
 from varfilter.runs.run import write_whole
-from varfilter.runs.training import Stopped, Validated, summary
+from varfilter.runs.training import Stopped, Validated
 
 What = Literal["table-1", "table-2", "table-3", "figure-3", "figure-4"]
 TITLES: dict[str, str] = {
@@ -181,7 +181,7 @@ def _trained(
         )
         experiment, dataset = other, data[other.data]
     if isinstance(dataset, str):
-        tell(f"{wanted.name}: left out, for want of {experiment.data.source}.")
+        tell(f"{wanted.name}: left out, because {experiment.data.source} is not here.")
         return Row(wanted, None, dataset)
     run = Run.begin(folder / experiment.name, experiment, dataset)
     run.dataset = dataset
@@ -224,7 +224,7 @@ def _row(row: Row, *, split: str, seed: int) -> dict[str, Any]:
         "num_updates": lines[-1]["step"] if lines else 0,
         "num_epochs": lines[-1]["epoch"] if lines else 0,
         "num_epochs_of_schedule": schedule.num_epochs,
-        "results": summary(scores),
+        "results": scores.as_json(),
     }
 
 

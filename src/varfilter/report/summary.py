@@ -19,7 +19,6 @@ from varfilter.model import AbstractModel
 from varfilter.plots.sequences import InspectedSequence, most_surprising
 from varfilter.report.inspection import calibration, inspect_sequences
 from varfilter.runs import Run
-from varfilter.runs.training import summary
 from varfilter.training.evaluation import Evaluation, HeldOut
 
 # Numbers of a batch that is scored at once: 64 MiB, several times as much while it is filtered.
@@ -58,7 +57,7 @@ def summarize(run: Run, label: str, *, split: str, seed: int) -> RunSummary:
         "best_valid": valid,
         "split": split,
         "results": {
-            **summary(scores),
+            **scores.as_json(),
             "reference": medium.reference(dataset, split)._asdict(),
             "published": _published(run),
         },
@@ -116,7 +115,7 @@ def ranked(dataset: Dataset, split: str, scores: Evaluation) -> dict[str, Any]:
 
 
 def drawn_numbers(sequence: InspectedSequence) -> dict[str, Any]:
-    """What a figure of a sequence shows: which steps of which, and the most surprising."""
+    """Say which steps of a sequence a figure shows, and which are the most surprising."""
     return {
         "name": sequence.name,
         "first_step": sequence.first,

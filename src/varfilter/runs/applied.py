@@ -65,7 +65,7 @@ class AppliedRun:
         )  # fmt: skip
 
     def first_row(self, sequence: NewSequence) -> Row:
-        """The row of a first step, of which there is no prediction."""
+        """Make the row of a first step, of which there is no prediction."""
         return next(self.rows(sequence, 0, 1, *self._no_steps))
 
     def rows(
@@ -111,7 +111,7 @@ def apply_run(
     levels: Sequence[float] = (),
     latents: bool = False,
 ) -> AppliedRun:
-    """The best checkpoint of a run, to be filtered with."""
+    """Load the best checkpoint of a run, ready to filter new data with."""
     if not 0 <= seed < 2**32:
         raise ValueError(f"`seed` must lie in [0, 2^32); got {seed}.")
     levels = require_levels(levels) if len(levels) else ()
@@ -182,8 +182,12 @@ def _filtered(applied: AppliedRun, sequences: Iterator[NewSequence]) -> Iterator
                 applied.filter, applied.model, xs, applied.key,
                 mask=mask, belief=belief, num_samples=applied.num_samples, levels=applied.levels,
             )  # fmt: skip
-            filtered, predicted = jax.tree.map(lambda a: np.asarray(a)[:num_steps], found)  # noqa: B023
+            filtered, predicted = _first_steps(found, num_steps)
             yield from applied.rows(sequence, begin, begin + num_steps, filtered, predicted)
+
+
+def _first_steps(tree: Any, num_steps: int) -> Any:
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[:num_steps], tree)
 
 
 def _last_belief(applied: AppliedRun, sequence: NewSequence) -> Belief:
@@ -194,7 +198,7 @@ def _last_belief(applied: AppliedRun, sequence: NewSequence) -> Belief:
 
 
 def _chunks(xs: np.ndarray, size: int) -> Iterator[tuple[int, int, np.ndarray, np.ndarray]]:
-    """(first step, how many, they with padding, which exist) of the steps after the first."""
+    """Cut the steps after the first into chunks: (first step, count, padded xs, mask)."""
     for begin in range(1, len(xs), size):
         part = xs[begin : begin + size]
         padded = np.full((size, *xs.shape[1:]), np.nan, xs.dtype)

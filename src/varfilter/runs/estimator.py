@@ -132,7 +132,7 @@ class TableFilter:
 
     @classmethod
     def load(cls, path: str | Path) -> "TableFilter":
-        """What `save` wrote, or the folder of any run on a table."""
+        """Load what `save` wrote, or the folder of any run on a table."""
         run = Run.load(path)
         schema = run.template.schema
         if not isinstance(schema, TableSchema):

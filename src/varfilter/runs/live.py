@@ -34,7 +34,7 @@ class LiveFilter:
         self._streamed: str | int | None = None
 
     def rows(self, lines: Iterable[str | bytes]) -> Iterator[Row]:
-        """The rows of `filter_data`, each before the next line is waited for."""
+        """Yield the rows of `filter_data`, each before waiting for the next line."""
         applied = self.applied
         # Compiled before the first line comes, which should not wait for it.
         missing = np.full(applied.dataset.observation_shape, np.nan, np.float32)
@@ -52,7 +52,7 @@ class LiveFilter:
             yield next(applied.rows(sequence, 0, 1, filtered, predicted))
 
     def forecast_rows(self, lines: Iterable[str | bytes], horizon: int) -> Iterator[Row]:
-        """The rows of `forecast_data`, for each sequence, after the last line."""
+        """Yield the rows of `forecast_data` for each sequence, after the last line."""
         last: dict[str | int, Any] = {}
         for name, row, time in self._steps(lines):
             x = self.applied.dataset.observations(row[None])[0]

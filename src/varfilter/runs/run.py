@@ -98,12 +98,12 @@ class Run:
             run = cls.load(folder)
             # One that stopped before it had anything to keep, over a wrong setting perhaps, is
             # in nobody's way.
-            if run.is_begun:
+            if run.has_learned:
                 run._require_same(experiment, dataset)
-                record = run.record | {"experiment": as_json(experiment)}
-                if record != run.record and is_first_process():
-                    write_whole(folder / "run.json", json.dumps(record, indent=1))
-                return cls(folder, experiment, record)
+                resumed = cls(folder, experiment, run.record | {"experiment": as_json(experiment)})
+                if resumed.record != run.record:
+                    resumed._write(resumed.record)
+                return resumed
         record = {
             "version": VERSION,
             "experiment": as_json(experiment),
@@ -146,7 +146,7 @@ class Run:
         return self.folder / "checkpoints"
 
     @property
-    def is_begun(self) -> bool:
+    def has_learned(self) -> bool:
         """Whether anything was learned."""
         return self._best.exists() or bool(kept_checkpoints(self.checkpoints))
 

@@ -13,7 +13,6 @@ from varfilter.experiments.settings import Bound, filter_with
 from varfilter.filters import AbstractFilter, ParticleFilter, VariationalFilter
 from varfilter.inference import Iterative
 from varfilter.runs.run import Run
-from varfilter.runs.training import summary
 from varfilter.training.evaluation import Evaluation, HeldOut
 
 
@@ -62,10 +61,10 @@ def score_run(
         "num_iterations": getattr(filter.inference, "num_iterations", None),
         "units": "nats per step; lower is better",
         "prediction_units": "the data's own: root mean square error of the one-step prediction",
-        **summary(found),
+        **found.as_json(),
         "density": _in_density_units(found, dataset),
         "reference": run.medium.reference(dataset, split)._asdict(),
-        "published": _published(run, num_iterations),
+        "published": _published(run),
     }
 
 
@@ -108,18 +107,14 @@ def _in_density_units(found: Evaluation, dataset: Dataset) -> dict[str, Any] | N
         return None
     # log P(level) = log p(x) + log(width) for levels that are narrow.
     shift = found.num_observed * math.log(family.width)
-    scores = summary(
-        replace(
-            found,
-            free_energy=found.free_energy + shift,
-            by_iteration=found.by_iteration + shift[:, np.newaxis],
-        )
-    )
+    by_iteration = found.by_iteration + shift[:, np.newaxis]
+    moved = replace(found, free_energy=found.free_energy + shift, by_iteration=by_iteration)
+    scores = moved.as_json()
     names = ("nats", "nats_by_step", "nats_as_published", "nats_by_iteration")
     return {"width": family.width} | {name: scores[name] for name in names}
 
 
-def _published(run: Run, num_iterations: int | None) -> dict[str, Any] | None:
+def _published(run: Run) -> dict[str, Any] | None:
     published = run.experiment.published
     if published is None:
         return None

@@ -21,12 +21,12 @@ from varfilter.learning import LearnerState, Metrics
 from varfilter.model import AbstractModel
 from varfilter.runs.run import Run, Trained
 from varfilter.training.checkpoints import Checkpoint, keep_checkpoint, newest_checkpoint
-from varfilter.training.evaluation import Evaluation, HeldOut
+from varfilter.training.evaluation import HeldOut
 from varfilter.training.updates import fit
 
 
 class Averages:
-    """The averages over all updates that were added; begins with what `saved` gave."""
+    """Running averages of the metrics of updates; `saved` are the sums of earlier ones."""
 
     def __init__(self, saved: dict[str, Any] | None = None):
         self._count: int = saved["count"] if saved else 0
@@ -63,7 +63,7 @@ ON_DEVICE = 2 << 30
 
 
 class Progress(eqx.Module):
-    """All that training carries on: what was learned, and the best of it so far."""
+    """What training carries from update to update: the learner's state, and the best so far."""
 
     learning: LearnerState
     best_model: AbstractModel
@@ -183,7 +183,7 @@ def train_run(
                     "seconds": round(time.perf_counter() - begin, 3),
                     "kl_weight": float(schedule.annealing(per_epoch)(jnp.asarray(step - 1))),
                     "train": averages.means(),
-                    "valid": summary(scores),
+                    "valid": scores.as_json(),
                     "best": best.valid,
                     "num_skipped": int(state.learning.num_skipped),
                 }
@@ -227,7 +227,7 @@ class _Standing:
     validated: int
     """The last step that was validated."""
     averages: dict[str, Any] | None
-    """Of the updates since then."""
+    """The sums of the metrics of the updates since that validation."""
     refused: tuple[str, ...]
     """Why newer checkpoints could not be used."""
 
@@ -235,7 +235,8 @@ class _Standing:
 def _newest(run: Run, state: Progress) -> _Standing:
     """The standing of the newest good checkpoint, or of the start if there is none at all.
 
-    Where no checkpoint is good nothing is begun anew: that would overwrite what can be repaired.
+    Where no checkpoint is good, training does not start over: that would overwrite what can be
+    repaired.
     """
     best, kept_best, validated, averages, refused = Best(), 0, 0, None, []
     if is_first_process():
@@ -243,7 +244,7 @@ def _newest(run: Run, state: Progress) -> _Standing:
         if found is None and refused:
             raise ValueError(
                 f"No checkpoint in {str(run.checkpoints)!r} can be resumed from, so nothing was"
-                f" changed. {refused[0]} Or begin anew with another `--out`."
+                f" changed. {refused[0]} Or start over with another `--out`."
             )
         if found is not None:
             state, best = found.state, Best(**found.manifest["best"])
@@ -261,20 +262,6 @@ def _newest(run: Run, state: Progress) -> _Standing:
     state, bits, steps = of_first_process((state, bits, steps))
     best = Best(float(np.asarray(bits, np.uint32).view(np.float64)[0]), int(steps[0]))
     return _Standing(state, best, kept_best, int(steps[1]), averages, tuple(refused))
-
-
-def summary(scores: Evaluation) -> dict[str, Any]:
-    """The numbers of an evaluation, as plain JSON."""
-    return {
-        "nats": scores.nats,
-        "nats_by_step": scores.nats_by_step,
-        "nats_as_published": scores.nats_as_published,
-        "standard_error": None if math.isnan(scores.standard_error) else scores.standard_error,
-        "nats_by_iteration": scores.nats_by_iteration.tolist(),
-        "prediction_error": scores.prediction_error,
-        "num_sequences": len(scores.numbers),
-        "num_steps": int(np.sum(scores.num_steps)),
-    }
 
 
 def _is_stale(schedule: Any, best: Best, epoch: int, per_epoch: int) -> bool:

@@ -1,7 +1,9 @@
 """Evaluation: the bound on whole held-out sequences, by every average that is in use."""
 
 import functools
+import math
 from dataclasses import dataclass
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -81,6 +83,19 @@ class Evaluation:
     def prediction_error(self) -> float:
         """Root mean square error of the one-step prediction, in the data's own units."""
         return float(np.sqrt(np.sum(self.square_error) / max(np.sum(self.num_observed), 1)))
+
+    def as_json(self) -> dict[str, Any]:
+        """The averages as plain JSON."""
+        return {
+            "nats": self.nats,
+            "nats_by_step": self.nats_by_step,
+            "nats_as_published": self.nats_as_published,
+            "standard_error": None if math.isnan(self.standard_error) else self.standard_error,
+            "nats_by_iteration": self.nats_by_iteration.tolist(),
+            "prediction_error": self.prediction_error,
+            "num_sequences": len(self.numbers),
+            "num_steps": int(np.sum(self.num_steps)),
+        }
 
 
 def evaluate(

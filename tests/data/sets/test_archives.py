@@ -6,9 +6,10 @@ import tarfile
 import pytest
 
 from hostile import HOSTILE, member, tarred, zipped
-from refusals import as_users_run_it  # noqa: F401
 from servers import listing
 from varfilter.data.sets.archives import unpack
+
+pytestmark = pytest.mark.usefixtures("as_users_run_it")
 
 
 @pytest.mark.parametrize("name", HOSTILE)

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from real_data import DATA, needs_data
-from refusals import as_users_run_it  # noqa: F401
 from varfilter.data import Dataset, Family, Ragged
 from varfilter.data.sets.checks import describe, judge, without_steps
 from varfilter.data.sets.registry import CATALOGUE, read_set
 from varfilter.distributions import Bernoulli, Normal
+
+pytestmark = pytest.mark.usefixtures("as_users_run_it")
 
 
 def dataset(values, lengths, **options):

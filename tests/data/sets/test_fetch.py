@@ -12,7 +12,7 @@ import pytest
 
 from hostile import ARRAY, HOSTILE, OUTSIDE, toy_bytes, zipped
 from real_data import DATA, needs_data
-from refusals import as_users_run_it, refuses  # noqa: F401
+from refusals import refuses
 from servers import BODY, Server, listing
 from songs import as_pickle
 from varfilter.data import Dataset, Family, Ragged, fetch, read_rolls
@@ -20,6 +20,8 @@ from varfilter.data.sets import transfer
 from varfilter.data.sets.entry import Entry, Expected, Item
 from varfilter.data.sets.registry import CATALOGUE, entry_named, read_set
 from varfilter.distributions import Normal
+
+pytestmark = pytest.mark.usefixtures("as_users_run_it")
 
 
 def read_toy(folder):

@@ -6,8 +6,10 @@ import sys
 import pytest
 
 from real_data import DATA, needs_data
-from refusals import as_users_run_it, refuses  # noqa: F401
+from refusals import refuses
 from varfilter.data.sets.registry import CATALOGUE, data_folder, entry_named, locate, read_set
+
+pytestmark = pytest.mark.usefixtures("as_users_run_it")
 
 # What only those need who read sound, video or music.
 READERS = """

@@ -2,10 +2,12 @@
 
 import pytest
 
-from refusals import as_users_run_it, refuses  # noqa: F401
+from refusals import refuses
 from servers import BODY, Server, listing, sha256
 from varfilter.data.sets import archives
 from varfilter.data.sets.transfer import download
+
+pytestmark = pytest.mark.usefixtures("as_users_run_it")
 
 
 def test_a_whole_file_comes_with_progress(server, tmp_path):

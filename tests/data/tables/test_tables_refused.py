@@ -5,10 +5,13 @@ import io
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from plants import HOURS, everything, lines, plant, write
-from refusals import as_users_run_it, refuses  # noqa: F401
+from refusals import refuses
 from varfilter.data.tables.read import read_table
+
+pytestmark = pytest.mark.usefixtures("as_users_run_it")
 
 
 def test_refusals_of_sources(tmp_path):

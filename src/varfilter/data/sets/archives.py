@@ -26,11 +26,6 @@ class Member(NamedTuple):
     open: Callable[[], IO[bytes]]
 
 
-def is_archive(path: Path) -> bool:
-    """Whether the file is a zip or tar file, by its content."""
-    return zipfile.is_zipfile(path) or tarfile.is_tarfile(path)
-
-
 def unpack(
     archive: Path, folder: Path, place: Callable[[str], str | None] = lambda name: name
 ) -> list[Path]:

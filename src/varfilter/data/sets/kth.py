@@ -43,7 +43,7 @@ class Clip(NamedTuple):
         return f"{self.video}_{self.start}-{self.end}"
 
 
-class Source(NamedTuple):
+class VideoFile(NamedTuple):
     """Where a video lies: a file, or a member of a zip file."""
 
     file: Path
@@ -154,9 +154,9 @@ def _clips(line: str, place: str) -> list[Clip]:
     return clips
 
 
-def _sources(folder: Path) -> dict[str, Source]:
+def _sources(folder: Path) -> dict[str, VideoFile]:
     """Where each video lies, by its name; an unpacked one comes before one in a zip file."""
-    sources: dict[str, Source] = {}
+    sources: dict[str, VideoFile] = {}
     for file in sorted(folder.glob("*.zip")):
         try:
             with zipfile.ZipFile(file) as archive:
@@ -165,10 +165,10 @@ def _sources(folder: Path) -> dict[str, Source]:
             raise ValueError(f"{file} is not a whole zip file ({error}). Copy it again.") from None
         for member in members:
             if name := _video_name(member):
-                sources[name] = Source(file, member)
+                sources[name] = VideoFile(file, member)
     for file in sorted(folder.rglob("*.avi")):
         if name := _video_name(file.name):
-            sources[name] = Source(file)
+            sources[name] = VideoFile(file)
     return sources
 
 
@@ -181,12 +181,12 @@ def _person(video: str) -> int:
     return int(video[len("person") :][:2])
 
 
-def _recording(source: Source, clips: list[Clip], size: int, stretch: bool) -> Recording:
+def _recording(source: VideoFile, clips: list[Clip], size: int, stretch: bool) -> Recording:
     names = tuple(clip.name for clip in clips)
     return Recording((source.file,), names, partial(_cut, source, clips, size, stretch))
 
 
-def _cut(source: Source, clips: list[Clip], size: int, stretch: bool) -> list[Frames]:
+def _cut(source: VideoFile, clips: list[Clip], size: int, stretch: bool) -> list[Frames]:
     """Decode a video once and cut its sub-sequences out."""
     if source.member is None:
         opened, name = source.file, str(source.file)

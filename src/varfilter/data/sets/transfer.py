@@ -54,7 +54,7 @@ def download(
         os.replace(_part(target), target)
         _note(target).unlink(missing_ok=True)
         return url
-    # The worst is told as what it is: a wrong file is not a lost connection.
+    # The worst is reported as what it is: a wrong file is not a lost connection.
     kinds = (ValueError, ConnectionError, FileNotFoundError)
     worst = next(kind for kind in kinds if any(isinstance(e, kind) for e in problems))
     raise worst(" ".join(dict.fromkeys(map(str, problems))))
@@ -69,7 +69,7 @@ def file_digest(path: Path, algorithm: str) -> str:
 
 @dataclass(frozen=True)
 class _Origin:
-    """What tells whether the file at an address is still the one of which a part is here."""
+    """What shows whether a part of a file that is here still belongs to its address."""
 
     url: str
     etag: str | None

@@ -104,7 +104,7 @@ WHOLE = 2**24
 
 @dataclass(frozen=True)
 class Column:
-    """Values of one form.
+    """A column whose values all have one form.
 
     `number` (float64, NaN if missing), `bool` (the same, 0 and 1), `time` (datetime64[us], in
     UTC where offsets are given, NaT if missing), `text` (str or None), or `other`. `notes`: what

@@ -290,7 +290,7 @@ def _require_different(names: list[str], label: str) -> None:
 
 
 def _is_from(library: str, source: Any) -> bool:
-    """Told by the name: asking the library itself would import it."""
+    """Whether an object is a library's, by the name of its module: asking would import it."""
     return type(source).__module__.split(".")[0] == library
 
 

@@ -67,7 +67,7 @@ def find_layout(
     long: tuple[str, str] | None,
     observed: Sequence[str] = (),
 ) -> Layout:
-    """The layout that the user names; time and sequence are also told by the columns."""
+    """Find the columns of time and sequence: as the user names them, or by what they hold."""
     if long is not None and (isinstance(long, str) or len(long) != 2):
         raise ValueError(
             f"`long` must be two names, of the column of variables and that of values; got {long}."
@@ -251,7 +251,7 @@ def _obvious_time(columns: Columns, used: tuple[str, ...]) -> str | None:
     named = [name for name in free if name == "t" or name.lower() in TIME_NAMES]
     readable = [name for name in named if columns[name].form in ("number", "time")]
     dates = [name for name in free if columns[name].form == "time"]
-    # One that cannot be read is told of, unless another takes its place.
+    # One that cannot be read is reported, unless another takes its place.
     found = list(dict.fromkeys(readable + dates)) or named
     if len(found) > 1:
         both = [name for name in readable if name in dates]
@@ -271,7 +271,7 @@ def _is_row_number(name: str, columns: Columns) -> bool:
     if name != next(iter(columns)) or name not in ("", "Unnamed: 0") or column.form != "number":
         return False
     values = column.values
-    # Of frames put together each begins anew.
+    # Where frames were put together, each begins again from its first.
     steps = np.diff(values) > 0
     return bool(np.all(values == np.round(values)) and np.all(steps | (values[1:] == values[0])))
 
