@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from commands import command
+from commands import command, refuse
 from real_data import DATA, needs_data
 from refusals import refuses
 from songs import as_pickle
@@ -482,3 +482,12 @@ def test_in_a_process_of_its_own(own, tmp_path):
     assert done.returncode == 0, done.stderr
     assert out.stat().st_size > 5000
     assert done.stderr == ""
+
+
+def test_zero_is_a_value_that_was_given(tmp_path):
+    """Not one that was left out: of a wrong value, and of another medium's option."""
+    (tmp_path / "x.csv").write_text("x\n" + "\n".join(str(i % 7 + 0.5) for i in range(40)))
+    assert "step" in refuse("data", "check", tmp_path / "x.csv", "--step", "0")
+    assert "rate" in refuse("data", "check", tmp_path / "x.csv", "--rate", "0")
+    said = refuse("data", "show", tmp_path / "x.csv", "--out", tmp_path / "x.png", "--seed", "-1")
+    assert "seed" in said

@@ -19,7 +19,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from commands import command
+from commands import command, refuse
 from songs import LAST, NUM_EPOCHS, TINY, contents, write_songs
 from varfilter import _saved
 from varfilter.cli.options import meant_by, overridden
@@ -405,3 +405,15 @@ def test_changed_data(run, songs):
     finally:
         songs.write_bytes(whole)
     assert contents(run) == before
+
+
+def test_what_cannot_be_trained_is_refused_before_a_folder_is_made(tmp_path):
+    (tmp_path / "x.csv").write_text("x\n" + "\n".join(str(i % 7 + 0.5) for i in range(90)))
+    out = tmp_path / "run"
+    for words in (("--max-updates", "0"), ("--filter.num-particles", "0")):
+        assert words[0].split(".")[-1].strip("-")[:3] in refuse(
+            "train", tmp_path / "x.csv", "--out", out, *words
+        )
+        assert not out.exists()
+    said = refuse("train", tmp_path / "x.csv", "--out", out, "--model.hidden-size", "0")
+    assert "`model.hidden_size` must be a whole number, at least 1; got 0." in said

@@ -10,6 +10,7 @@ import pytest
 
 import varfilter as vf
 from commands import refuse, succeed
+from refusals import refuses
 from varfilter.data import Dataset, Family, Ragged, Scaling, split_by_sequence
 from varfilter.data.dataset import SPLITS
 from varfilter.distributions import Normal
@@ -191,6 +192,51 @@ def test_media_of_installed_packages_are_found(monkeypatch):
     assert next(iter(MEDIA)) == "motion"  # asked first
     MEDIA.clear()
     MEDIA.update(before)
+
+
+@pytest.mark.usefixtures("as_users_run_it")
+def test_a_medium_that_does_not_fit_is_refused():
+    class Nameless(AbstractMedium):
+        plural = "nothing"
+        source = MotionSource
+
+    class Sound(MotionMedium):
+        name = "sound"
+
+    class Other(MotionMedium):
+        name = "steps"
+
+    @dataclass(frozen=True)
+    class StepsSource(Source):
+        medium: ClassVar[str] = "steps"
+
+    class Same(Other):
+        source = StepsSource
+
+    class Bare(Same):
+        suffixes = frozenset({"xyz"})
+
+    refuses(lambda: register(MotionMedium), TypeError, "`medium`", "an instance is needed")
+    refuses(lambda: register(Nameless()), TypeError, "`Nameless.name` is missing")
+    refuses(lambda: register(Sound()), ValueError, "'sound'", "Give another")
+    refuses(lambda: register(Other()), ValueError, "`MotionSource`", "must be 'steps'")
+    refuses(lambda: register(Same()), ValueError, "'.xyz'", "an ending of motion")
+    refuses(lambda: register(Bare()), ValueError, "'xyz'", "like '.wav'")
+    assert set(MEDIA) == {"motion", "music", "sound", "video", "table", "array"}
+
+
+def test_what_its_reader_does_not_say_is_known(folder, monkeypatch):
+    def unnamed(folder, gravity=9.81):
+        return replace(motion_folder(folder, gravity), medium="")
+
+    monkeypatch.setattr(MotionMedium, "reader", lambda self, path: unnamed)
+    assert vf.load(folder).medium == "motion"
+    monkeypatch.setattr(MotionMedium, "reader", lambda self, path: lambda folder: 5)
+    with pytest.raises(TypeError, match="must return a `Dataset`"):
+        vf.load(folder)
+    monkeypatch.delattr(MotionMedium, "reader")
+    with pytest.raises(TypeError, match="has no `reader`"):
+        vf.load(folder)
 
 
 def test_it_is_reported(run, tmp_path):

@@ -3,6 +3,7 @@
 `version-0.1.0` is a folder that it wrote: five updates on examples/data/sensors.csv.
 """
 
+import json
 import shutil
 from pathlib import Path
 
@@ -46,6 +47,70 @@ def test_an_old_run_goes_on_as_it_would_have(run):
     # As 0.1.0 had it after the same five updates more.
     assert last["valid"]["nats"] == pytest.approx(8.785904896, rel=1e-4)
     assert run.trained().step == 10
+
+
+def without(*path):
+    def remove(record):
+        for name in path[:-1]:
+            record = record[name]
+        del record[path[-1]]
+
+    return remove
+
+
+def setting(value, *path):
+    def change(record):
+        for name in path[:-1]:
+            record = record[name]
+        record[path[-1]] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        without("data"),
+        without("experiment"),
+        without("data", "row_shape"),
+        without("data", "families"),
+        without("data", "scale"),
+        without("experiment", "schedule", "kind"),
+        setting(None, "data"),
+        setting("x", "data"),
+        setting("zz", "data", "offset"),
+        setting("zz", "data", "table"),
+        setting(None, "experiment", "model"),
+        setting(3, "experiment", "filter"),
+        setting("zzz", "experiment", "filter", "bound"),
+    ],
+)
+def test_a_damaged_record_is_refused_in_a_sentence(run, damage):
+    path = run.folder / "run.json"
+    record = json.loads(path.read_text(encoding="utf-8"))
+    damage(record)
+    path.write_text(json.dumps(record), encoding="utf-8")
+    with pytest.raises(ValueError, match=r"damaged|must be one of|update varfilter") as caught:
+        Run.load(run.folder)
+    assert str(caught.value).endswith(".")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_run_without_checkpoints_is_not_started_over(run):
+    for path in run.checkpoints.iterdir():
+        path.unlink()
+    best = (run.folder / "best.safetensors").read_bytes()
+    with pytest.raises(ValueError, match="no checkpoint to resume from"):
+        next(train_run(run, run.dataset))
+    assert (run.folder / "best.safetensors").read_bytes() == best
+
+
+def test_data_that_moved_are_named(run):
+    record = (run.folder / "run.json").read_text(encoding="utf-8")
+    (run.folder / "run.json").write_text(record.replace(str(SENSORS), "/gone/sensors.csv"))
+    with pytest.raises(FileNotFoundError, match="are not where they were") as caught:
+        _ = Run.load(run.folder).dataset
+    assert "/gone/sensors.csv" in str(caught.value)
 
 
 @pytest.mark.parametrize("folder", RESULTS, ids=lambda folder: folder.name)

@@ -16,6 +16,7 @@ from varfilter.cli.errors import refusals
 from varfilter.cli.options import (
     Command,
     Number,
+    Split,
     cannot_write,
     named,
     reading_options,
@@ -164,7 +165,7 @@ class ReadCommand(Command):
             name: value
             for medium in MEDIA
             for name, value in vars(getattr(self, medium, None) or _NOTHING).items()
-            if value not in (None, False, "")
+            if value is not None and value is not False and value != ""
         }
         source = source_of(self.source)
         require_options(source, given)
@@ -230,7 +231,7 @@ class Show(ReadCommand):
     out: Annotated[Path, tyro.conf.arg(metavar="PNG")]
     """The file to write; its ending says the format (.png, .pdf, .svg, .jpg)."""
 
-    split: Annotated[str, tyro.conf.arg(metavar="SPLIT")] = "train"
+    split: Split = "train"
     """train, valid or test."""
 
     seed: Number = 0

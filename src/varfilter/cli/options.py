@@ -80,7 +80,8 @@ def reading_options(source: type[Any], hidden: Collection[str] = ()) -> type[Any
         elif bool in typing.get_args(hint):
             fields.append((field.name, tyro.conf.FlagCreatePairsOff[bool], False))
         else:
-            shown = Annotated[hint, named(_metavar(hint))]
+            metavar = field.metadata.get("metavar") or _metavar(hint)
+            shown = Annotated[hint, named(metavar)]
             fields.append((field.name, shown, dataclasses.field(default=None)))
     return dataclasses.make_dataclass(
         source.__name__, fields, bases=(source,), frozen=True, namespace={"__doc__": source.__doc__}

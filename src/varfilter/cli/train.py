@@ -67,15 +67,17 @@ class Train(TrainOptions, Command):
 
 
 def _train(target: Target, options: TrainOptions) -> int:
-    from varfilter._arguments import require_library
+    from varfilter._arguments import require_library, require_positive
     from varfilter.cli.progress import shown_by
     from varfilter.devices import in_any_process, is_first_process
     from varfilter.media import load
     from varfilter.runs.run import Run
     from varfilter.runs.training import train_run
 
-    experiment, out, begun = target.experiment, options.out, target.run
+    experiment, out, earlier = target.experiment, options.out, target.run
     assert out is not None
+    if options.max_updates is not None:
+        require_positive("--max-updates", options.max_updates)
     if not options.checkpoint_seconds >= 0.0:
         raise ValueError(
             f"`--checkpoint-seconds` must not be negative; got {options.checkpoint_seconds}."
@@ -85,8 +87,8 @@ def _train(target: Target, options: TrainOptions) -> int:
     devices = _devices(experiment, together=options.distributed)
     if not is_first_process():
         options = replace(options, quiet=True, tensorboard=False)
-    if begun is not None and begun.experiment.data == experiment.data:
-        dataset = begun.dataset
+    if earlier is not None and earlier.experiment.data == experiment.data:
+        dataset = earlier.dataset
     else:
         dataset = load(experiment.data)
     run = Run.begin(out, experiment, dataset)

@@ -105,6 +105,9 @@ def from_json(value: Any, medium: str) -> Experiment:
     found = _decoded(value, medium)
     if not isinstance(found, Experiment):
         raise ValueError(f"`value` must describe an Experiment; got {type(found).__name__}.")
+    for name in ("model", "filter", "optimizer", "schedule", "data"):
+        if not dataclasses.is_dataclass(getattr(found, name)):
+            raise TypeError(f"`{name}` must be settings; got {getattr(found, name)!r}.")
     return found
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from jaxtyping import PRNGKeyArray
 
-from varfilter._arguments import nearest
+from varfilter._arguments import nearest, require_positive
 from varfilter.data.dataset import Dataset, Family
 from varfilter.distributions import Bernoulli, DiscretizedNormal, Normal
 from varfilter.models import SRNN, SVG, VRNN, BernoulliImage, ColumnHead, NormalImage
@@ -156,10 +156,16 @@ class TableSizes:
     def build(self, data: Dataset | Observations, key: PRNGKeyArray) -> SRNN:
         """Build the model for the columns of the table."""
         columns = data.num_elements
-        hidden = self.hidden_size or (32 if columns <= 8 else 64 if columns <= 32 else 128)
+        latent, hidden = self.latent_size, self.hidden_size
+        if latent is None:
+            latent = min(max(columns + 2, 4), 16)
+        if hidden is None:
+            hidden = 32 if columns <= 8 else 64 if columns <= 32 else 128
+        require_positive("model.latent_size", latent)
+        require_positive("model.hidden_size", hidden)
         return SRNN(
             data.observation_shape,
-            self.latent_size or min(max(columns + 2, 4), 16),
+            latent,
             recurrent_size=hidden,
             prior_size=hidden,
             decoder_size=hidden,

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import optax
@@ -137,6 +137,13 @@ class FilterChoice:
     """elbo: the free energy; iwae and fivo: particles, without and with resampling."""
     num_particles: int = 16
     """How many particles iwae and fivo have."""
+
+    def __post_init__(self):
+        if self.bound not in get_args(Bound):
+            raise ValueError(
+                f"`filter.bound` must be one of {', '.join(get_args(Bound))}; got {self.bound!r}."
+            )
+        require_positive("filter.num_particles", self.num_particles)
 
     def build(self, model: AbstractModel, key: PRNGKeyArray) -> AbstractFilter:
         """Build it for this model."""

@@ -28,7 +28,8 @@ Figure = Any
 class Source:
     """Which data are meant, and how they are read; an option that is None is the reader's own.
 
-    Each medium has a class of its own, whose further fields are the options of its readers.
+    Each medium has a class of its own, whose further fields are the options of its readers; the
+    `metavar` in the metadata of a field is what its help says that the option takes.
     """
 
     medium: ClassVar[str] = ""
@@ -115,7 +116,10 @@ class AbstractMedium(ABC):
 
     def reader(self, path: Path) -> Callable[..., Dataset]:
         """The function that reads a file or a folder; its options are the keyword arguments."""
-        raise NotImplementedError(f"{self.plural} cannot be read from {path}.")
+        raise TypeError(
+            f"`{type(self).__name__}` has no `reader`: {self.plural} cannot be read from"
+            f" {str(path)!r}."
+        )
 
     def recordings(
         self, dataset: Dataset, source: Source, path: Path

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -35,12 +36,49 @@ MEDIA: dict[str, AbstractMedium] = {
     for medium in (MusicMedium(), SoundMedium(), VideoMedium(), TableMedium(), ArrayMedium())
 }
 
+BUILT_IN = frozenset(type(medium) for medium in MEDIA.values())
+
 
 def register(medium: AbstractMedium) -> None:
-    """Add a medium of your own; it is asked before the others whether some data are its own."""
+    """Add a medium of your own; it is asked before the others whether some data are its own.
+
+    One that was registered before under its name is replaced; those of the library are not.
+    """
+    _require_medium(medium)
     others = {name: each for name, each in MEDIA.items() if name != medium.name}
     MEDIA.clear()
     MEDIA.update({medium.name: medium} | others)
+
+
+def _require_medium(medium: Any) -> None:
+    if not isinstance(medium, AbstractMedium):
+        raise TypeError(
+            f"`medium` must be an instance of a subclass of `AbstractMedium`; got {kind(medium)}."
+        )
+    own = type(medium).__name__
+    for attribute in ("name", "plural", "source"):
+        if not getattr(medium, attribute, None):
+            raise TypeError(f"`{own}.{attribute}` is missing: every medium has one.")
+    if type(MEDIA.get(medium.name)) in BUILT_IN and type(medium) not in BUILT_IN:
+        raise ValueError(
+            f"`{own}.name` is {medium.name!r}, which is a medium of varfilter itself. Give another."
+        )
+    if medium.source.medium != medium.name:
+        raise ValueError(
+            f"`{own}.source` is `{medium.source.__name__}`, whose `medium` is"
+            f" {medium.source.medium!r}; it must be {medium.name!r}, the name of the medium."
+        )
+    for suffix in (*medium.suffixes, *medium.frame_suffixes):
+        if not suffix.startswith(".") or suffix != suffix.lower():
+            raise ValueError(
+                f"`{own}.suffixes` has {suffix!r}; an ending is like '.wav', in small letters."
+            )
+        for other in MEDIA.values():
+            if other.name != medium.name and suffix in other.suffixes:
+                raise ValueError(
+                    f"`{own}.suffixes` has {suffix!r}, which is an ending of {other.plural}."
+                    " A folder of such files could be either."
+                )
 
 
 def _register_plugins() -> None:
@@ -104,9 +142,17 @@ def load(source: str | Path | Source, *, at: str | Path | None = None, **options
     if at is not None:
         raise ValueError(f"`at` is for the sets that have a name; {str(source)!r} is a path.")
     path = Path(source_of(source).source)
-    read = medium_at(path).reader(path)
+    medium = medium_at(path)
+    read = medium.reader(path)
     require_options(read, options)
-    return read(Path(source).expanduser(), **options)
+    found = read(Path(source).expanduser(), **options)
+    if not isinstance(found, Dataset):
+        raise TypeError(
+            f"`{read.__name__}`, which reads {medium.plural}, must return a `Dataset`; got"
+            f" {kind(found)}."
+        )
+    # A reader of somebody's own may not say which medium it is of.
+    return found if found.medium else replace(found, medium=medium.name)
 
 
 def medium_at(path: Path) -> AbstractMedium:

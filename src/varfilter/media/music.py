@@ -26,7 +26,7 @@ CS = range(24, LOWEST + NUM_KEYS, 12)
 
 @dataclass(frozen=True)
 class MusicSource(Source):
-    """Music and how it is read; None: as the files ask for."""
+    """Which music, and how it is read; what is not given, the files decide."""
 
     medium: ClassVar[str] = "music"
 

@@ -27,7 +27,7 @@ DECIBELS, SILENCE = 70.0, -120.0
 
 @dataclass(frozen=True)
 class SoundSource(Source):
-    """Sound and how it is read; None: as the files ask for."""
+    """Which sound, and how it is read; what is not given is the paper's."""
 
     medium: ClassVar[str] = "sound"
 

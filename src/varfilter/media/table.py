@@ -1,7 +1,7 @@
 """Tables: columns of numbers in time, each with a name, a unit and a family of its own."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -34,22 +34,21 @@ FIRST_DATE = np.datetime64("2000-01-01T00:00:00")
 
 @dataclass(frozen=True)
 class TableSource(Source):
-    """A table and how it is read; None: as its columns ask for."""
+    """Which table, and how it is read; what is not given, its columns decide."""
 
     medium: ClassVar[str] = "table"
 
-    sequence: str | None = None
-    """The column that tells sequences apart (one named run, series, ...); none: all rows are
-    one."""
-    time: str | None = None
+    sequence: str | None = field(default=None, metadata={"metavar": "COLUMN|none"})
+    """The column that tells sequences apart (one named run, series, ...); none: there is one."""
+    time: str | None = field(default=None, metadata={"metavar": "COLUMN|none"})
     """The column of times (the one that looks like it); none: rows are steps."""
     step: float | None = None
     """The time between two rows, in the unit of the times; seconds for dates (the usual one)."""
-    columns: tuple[str, ...] | None = None
+    columns: tuple[str, ...] | None = field(default=None, metadata={"metavar": "COLUMN ..."})
     """The columns to observe, in this order (all that hold numbers)."""
-    kinds: tuple[str, ...] | None = None
+    kinds: tuple[str, ...] | None = field(default=None, metadata={"metavar": "COLUMN=KIND ..."})
     """COLUMN=KIND; numeric, binary or count (by what the training rows hold)."""
-    long: tuple[str, str] | None = None
+    long: tuple[str, str] | None = field(default=None, metadata={"metavar": "VARIABLE VALUE"})
     """For tables of one reading a row: the columns that name it and hold it."""
     split_by: Literal["auto", "sequence", "time"] | None = None
     """Split whole sequences, or each by time (auto: whole ones from three on)."""

@@ -26,7 +26,7 @@ NUM_FRAMES_WIDE, NUM_FRAMES_NARROW = 10, 5
 
 @dataclass(frozen=True)
 class VideoSource(Source):
-    """Video and how it is read; None: as the files ask for."""
+    """Which video, and how it is read; what is not given is the paper's."""
 
     medium: ClassVar[str] = "video"
 

@@ -112,6 +112,7 @@ class TableFilter:
         num_samples: int = 256,
     ) -> Any:
         """The rows of `forecast_data`, from the end of `frame`, or of what it was fitted to."""
+        run = self.run
         frame = self._fitted if frame is None else frame
         if frame is None:
             raise ValueError(
@@ -119,7 +120,7 @@ class TableFilter:
                 " table to go on from."
             )
         rows = forecast_data(
-            self.run, frame, horizon, seed=self.seed, levels=levels, num_samples=num_samples
+            run, frame, horizon, seed=self.seed, levels=levels, num_samples=num_samples
         )
         return _like(frame, rows)
 

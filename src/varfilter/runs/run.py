@@ -4,6 +4,8 @@ import functools
 import json
 import platform
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -63,29 +65,28 @@ class Run:
 
     @classmethod
     def load(cls, folder: str | Path) -> "Run":
-        """A run that was begun earlier, here or elsewhere."""
+        """Load a run that was started earlier, here or elsewhere."""
         folder = Path(folder).expanduser()
         path = folder / "run.json"
         if not path.is_file():
             what = "has no run.json" if folder.is_dir() else "does not exist"
+            what = "is a file" if folder.is_file() else what
             raise FileNotFoundError(
                 f"`folder` {str(folder)!r} is not the folder of a run: it {what}. Make one with"
                 " `varfilter train EXPERIMENT --out FOLDER`."
             )
-        try:
+        with _damaged(path, ValueError):
             record = json.loads(path.read_text(encoding="utf-8"))
             version = record["version"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(
-                f"{str(path)!r} is damaged ({error!r}). Restore another copy of it."
-            ) from None
         if version != VERSION:
             raise ValueError(
                 f"{str(path)!r} has version {version} of a run; this varfilter reads version"
                 f" {VERSION}. Update varfilter."
             )
-        medium = medium_of(data_template(record["data"])).name
-        return cls(folder, from_json(record["experiment"], medium), record)
+        with _damaged(path, ValueError):
+            medium = medium_of(data_template(record["data"])).name
+        with _damaged(path):  # what is wrong with a setting, it says itself
+            return cls(folder, from_json(record["experiment"], medium), record)
 
     @classmethod
     def begin(cls, folder: str | Path, experiment: Experiment, dataset: Dataset) -> "Run":
@@ -126,7 +127,13 @@ class Run:
                 "These data were a table in memory, not a file: they cannot be read again. Fit"
                 " anew, or filter other data with the run."
             )
-        dataset = load(self.experiment.data)
+        try:
+            dataset = load(self.experiment.data)
+        except FileNotFoundError as error:
+            raise FileNotFoundError(
+                f"The data of the run {str(self.folder)!r} are not where they were. {error} Put"
+                " them back there; other data can be filtered without them."
+            ) from None
         self._require_data(dataset)
         return dataset
 
@@ -192,8 +199,8 @@ class Run:
         found = []
         for line in path.read_text(encoding="utf-8").splitlines():
             try:
-                found.append(json.loads(line))
-            except ValueError:
+                found.append(dict(json.loads(line)))
+            except (ValueError, TypeError):
                 break
         return found
 
@@ -237,6 +244,17 @@ class Run:
                 f" trained on: their sha256 is {now[:12]}..., it was {known[:12]}.... Put the old"
                 " ones back, or begin a new run with another `--out`."
             )
+
+
+@contextmanager
+def _damaged(path: Path, *others: type[Exception]) -> Iterator[None]:
+    """What a record lacks, or has of another type, as one sentence with the fix."""
+    try:
+        yield
+    except (KeyError, TypeError, AttributeError, IndexError, *others) as error:
+        raise ValueError(
+            f"{str(path)!r} is damaged ({error!r}). Restore another copy of it."
+        ) from None
 
 
 def _make(folder: Path) -> None:
@@ -301,7 +319,9 @@ def data_template(record: dict[str, Any]) -> Dataset:
     )
     empty = Ragged(np.zeros((0, *record["row_shape"]), record["dtype"]), np.zeros(0, np.int64))
     offset, scale = (
-        np.asarray(record[name]) if isinstance(record[name], list) else record[name]
+        np.asarray(record[name], np.float64)
+        if isinstance(record[name], list)
+        else record[name] + 0.0
         for name in ("offset", "scale")
     )
     # Version 0.1.0 named no medium, and called the schema after the only one that had any.

@@ -246,6 +246,12 @@ def _newest(run: Run, state: Progress) -> _Standing:
                 f"No checkpoint in {str(run.checkpoints)!r} can be resumed from, so nothing was"
                 f" changed. {refused[0]} Or start over with another `--out`."
             )
+        if found is None and run.has_learned:
+            raise ValueError(
+                f"{str(run.folder)!r} has a best model, but no checkpoint to resume from in"
+                f" {str(run.checkpoints)!r}, so nothing was changed. Put one back, or start over"
+                " with another `--out`."
+            )
         if found is not None:
             state, best = found.state, Best(**found.manifest["best"])
             # A checkpoint of before these were kept was mostly made after a validation.

@@ -85,6 +85,10 @@ def read_table(
     require_split(split, fractions)
     if isinstance(columns, str):
         raise TypeError(f"`columns` must be a list of names; got {columns!r}. Give [{columns!r}].")
+    if kinds is not None and not isinstance(kinds, Mapping):
+        raise TypeError(
+            f"`kinds` must be a dictionary such as {{'pressure': 'numeric'}}; got {kinds!r}."
+        )
     found = read_columns(source, as_text=(sequence or "", *(long or ())[:1]))
     layout = find_layout(found, time, sequence, long, columns or ())
     clock = layout.clock
