@@ -318,7 +318,7 @@ def test_what_is_seen_live(run):
         (["srnn-jsb-afv"], ["Did you mean 'srnn-jsb-avf'?", "varfilter list"]),
         (["readings.csv"], ["no file 'readings.csv'"]),
         (["--quiet", "srnn-jsb-avf"], ["comes first"]),
-        (["srnn-jsb-avf", "--max-updates", "0"], ["`max_updates`"]),
+        (["srnn-jsb-avf", "--max-updates", "0"], ["`--max-updates`"]),
         (["srnn-jsb-avf", "--checkpoint-seconds", "-1"], ["`--checkpoint-seconds`"]),
         (["srnn-jsb-avf", "--schedule.num-epochs", "0"], ["schedule.num_epochs", "at least 1"]),
         (["srnn-jsb-avf", "--optimizer.theta.learning-rate", "nan"], ["learning_rate", "nan"]),
