@@ -39,7 +39,7 @@ class TableSource(Source):
     medium: ClassVar[str] = "table"
 
     sequence: str | None = field(default=None, metadata={"metavar": "COLUMN|none"})
-    """The column that tells sequences apart (one named run, series, ...); none: there is one."""
+    """The column that tells sequences apart (one named run, ...); none: all rows are one."""
     time: str | None = field(default=None, metadata={"metavar": "COLUMN|none"})
     """The column of times (the one that looks like it); none: rows are steps."""
     step: float | None = None
