@@ -22,8 +22,7 @@ ROOT = Path(__file__).parent.parent
 SENSORS = str(ROOT / "examples" / "data" / "sensors.csv")
 NETWORK = "--filter.inference.hidden-size 16"
 SRNN = (
-    "--model.latent-size 8 --model.recurrent-size 16 --model.prior-size 16"
-    " --model.decoder-size 16"
+    "--model.latent-size 8 --model.recurrent-size 16 --model.prior-size 16 --model.decoder-size 16"
 )
 VRNN = (
     f"{SRNN} --model.data-feature-size 16 --model.latent-feature-size 16 --model.num-layers 1"
