@@ -19,19 +19,25 @@ class Refused:
     code: int = 0
 
 
+def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+    if not issubclass(category, DeprecationWarning | PendingDeprecationWarning | FutureWarning):
+        print(message, file=sys.stderr)
+
+
 @contextmanager
 def refusals(
     smaller: str = "Give a smaller --size, a lower --rate, or fewer files.",
 ) -> Iterator[Refused]:
     """One line on stderr for what the user can put right; `smaller` is said when memory is out.
 
-    Warnings are a line each, without the place in the code.
+    Warnings are a line each, without the place in the code; what libraries announce to those who
+    call them (deprecations) is not for the users of a command.
     """
     refused = Refused()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", UserWarning)
-            warnings.showwarning = lambda message, *_, **__: print(message, file=sys.stderr)
+            warnings.showwarning = _show_warning
             yield refused
     except BrokenPipeError:
         raise
