@@ -117,11 +117,11 @@ def check_bands(folder):
     import jax
 
     from varfilter.data import Ragged
-    from varfilter.experiments import Run
+    from varfilter.runs import Run
     from varfilter.training.evaluation import forecast_coverage
 
     run = Run.load(folder / "runs" / "sensors")
-    dataset, trained = run.loaded.dataset, run.trained()
+    dataset, trained = run.dataset, run.trained()
     # Up to the fault: no band is to hold that.
     cut = [
         rows[:52] if name == "24" else rows
@@ -129,7 +129,8 @@ def check_bands(folder):
     ]
     clean = replace(dataset, test=Ragged.of(cut))
     found = forecast_coverage(trained.filter, trained.model, clean, jax.random.key(1), horizon=20)
-    numeric = [i for i, name in enumerate(dataset.columns) if run.table.kinds[name] == "numeric"]
+    kinds = dataset.schema.kinds
+    numeric = [i for i, name in enumerate(dataset.columns) if kinds[name] == "numeric"]
     share = found.covered[:, numeric].sum() / found.count[:, numeric].sum()
     assert 0.85 <= share <= 0.95
 

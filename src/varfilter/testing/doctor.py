@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import Array, Key, PRNGKeyArray
 
 from varfilter import distributions
 from varfilter.filtering import run
@@ -311,7 +311,7 @@ def _summed_bounds(
     filter: AbstractFilter, model: AbstractModel, xs: np.ndarray, num_keys: int
 ) -> np.ndarray:
     @eqx.filter_jit
-    def bounds(filter: AbstractFilter, model: AbstractModel, keys: PRNGKeyArray) -> Array:
+    def bounds(filter: AbstractFilter, model: AbstractModel, keys: Key[Array, " num"]) -> Array:
         return jax.vmap(lambda key: jnp.sum(run(filter, model, xs, key)[1].bound))(keys)
 
     keys = jax.random.split(jax.random.key(2), num_keys)
