@@ -239,6 +239,14 @@ def test_what_its_reader_does_not_say_is_known(folder, monkeypatch):
         vf.load(folder)
 
 
+def test_an_ending_that_it_cannot_write_is_refused(folder, monkeypatch, tmp_path):
+    dataset = vf.load(folder)
+    monkeypatch.delattr(MotionMedium, "write")
+    with pytest.raises(TypeError, match="`MotionMedium` has no `write`"):
+        write_samples(tmp_path / "new.xyz", dataset, [np.zeros((2, 3))])
+    assert not list(tmp_path.iterdir())
+
+
 def test_it_is_reported(run, tmp_path):
     page = report([run], tmp_path / "walks.html")
     text = page.read_text(encoding="utf-8")

@@ -217,7 +217,10 @@ class AbstractMedium(ABC):
 
     def write(self, path: Path, dataset: Dataset, xs: np.ndarray) -> None:
         """Write one recording in the medium's own format, which is not .npz."""
-        raise NotImplementedError
+        raise TypeError(
+            f"`{type(self).__name__}` has no `write`, but its `endings` are more than .npz. Write"
+            " the method, or leave the others out."
+        )
 
     def write_samples(
         self, path: Path, dataset: Dataset, sequences: Sequence[np.ndarray]
