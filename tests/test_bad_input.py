@@ -90,7 +90,7 @@ DRIVERS = {
     "no belief": (lambda: run(belief=3), TypeError, "`belief`", "`start`", "`3`"),
     "belief of another filter": (
         lambda: run(belief=vf.start(vf.ParticleFilter(vf.Prior(), 5), MODEL)),
-        ValueError, "`belief`", "another filter", "`state.mean`",
+        ValueError, "`belief`", "another filter", "`state.latent.mean`",
     ),
     "belief of another model": (
         lambda: run(belief=vf.start(FILTER, NONLINEAR)),

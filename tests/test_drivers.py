@@ -162,7 +162,7 @@ def test_forecast_from_kalman_has_the_exact_moments():
     assert (middle < high).all()
 
 
-def test_x0_is_conditioned_on_and_its_missing_elements_are_predicted():
+def test_x0_is_conditioned_on_and_its_missing_elements_are_drawn():
     model = worlds.srnn()
     filter = avf(model)
     xs = worlds.observations(model, 4)
@@ -171,16 +171,27 @@ def test_x0_is_conditioned_on_and_its_missing_elements_are_predicted():
     given = vf.run(filter, model, xs, KEY, x0=x0)[1].bound
     assert not np.allclose(without, given)
     assert given.shape == (4,)
-    state = model.init(None)
-    predicted = np.asarray(model.emission(state, model.prior(state).mean).mean)
     gappy = x0.copy()
     gappy[1] = np.nan
-    filled = np.where(np.isnan(gappy), predicted, gappy)
-    np.testing.assert_allclose(
-        vf.run(filter, model, xs, KEY, x0=gappy)[1].bound,
-        vf.run(filter, model, xs, KEY, x0=filled)[1].bound,
-        rtol=1e-5,
-    )
+    drawn = np.asarray(vf.run(filter, model, xs, KEY, x0=gappy)[1].bound)
+    # A note is there or not: never in between, as its mean is.
+    filled = [np.where(np.isnan(gappy), value, gappy) for value in (0.0, 1.0)]
+    each = [np.asarray(vf.run(filter, model, xs, KEY, x0=x)[1].bound) for x in filled]
+    assert any(np.allclose(drawn, bound, rtol=1e-5) for bound in each)
+    assert not np.allclose(*each, rtol=1e-3)
+
+    # Over many keys, as often as the model expects it.
+    state = model.init(None)
+    zs = jax.vmap(model.prior(state).sample)(jax.random.split(KEY, 4000))
+    expected = float(jnp.mean(jax.vmap(lambda z: model.emission(state, z).mean[1])(zs)))
+    carries = jax.vmap(lambda k: vf.start(filter, model, jnp.asarray(gappy, jnp.float32), k).carry)
+    found = np.asarray(carries(jax.random.split(KEY, 400)).state.hidden)
+    with_note = np.asarray(vf.start(filter, model, filled[1]).carry.state.hidden)
+    share = np.mean(np.isclose(found, with_note[None]).all(axis=1))
+    assert abs(share - expected) < 4 * 0.5 / np.sqrt(400)  # four standard errors
+
+    with pytest.raises(ValueError, match=r"`x0` holds NaN.*give `key`"):
+        vf.start(filter, model, gappy)
 
 
 def test_a_batch_by_vmap_is_one_by_one():

@@ -11,7 +11,7 @@ from jax.flatten_util import ravel_pytree
 
 import varfilter as vf
 from varfilter.inference import MLPPosterior, SRNNPosterior, SVGPosterior, VRNNPosterior
-from varfilter.models import BernoulliImage, VaryingNormalHead
+from varfilter.models import BernoulliImage, NormalHead, VaryingNormalHead
 from varfilter.nn import DCGAN, VGG
 
 KEY = jax.random.key(20)
@@ -60,6 +60,17 @@ def linear_gaussian(latent: int = 3, size: int = 2, seed: int = 0) -> vf.LinearG
 
 
 @once
+def driven_gaussian(latent: int = 3, size: int = 2, inputs: int = 2) -> vf.LinearGaussian:
+    """The same with known inputs, which move both the latents and the observations."""
+    random = np.random.default_rng(1)
+    return vf.LinearGaussian(
+        **linear_gaussian_parameters(latent, size),
+        transition_input=random.normal(size=(latent, inputs)),
+        loading_input=random.normal(size=(size, inputs)),
+    )
+
+
+@once
 def scalar_world() -> vf.LinearGaussian:
     """A scalar model: A = 0.9, C = 1.3, Q = 0.5, R = 0.4."""
     return vf.LinearGaussian(
@@ -67,29 +78,63 @@ def scalar_world() -> vf.LinearGaussian:
     )
 
 
+class PlainNormal(vf.AbstractDistribution):
+    """A unit Gaussian as a user might write it: the square of a large distance overflows."""
+
+    mean: jax.Array
+
+    @property
+    def variance(self):
+        return jnp.ones_like(self.mean)
+
+    @property
+    def shape(self):
+        return self.mean.shape
+
+    def sample(self, key):
+        return self.mean + jax.random.normal(key, self.shape)
+
+    def log_prob(self, x):
+        residual = jnp.where(jnp.isnan(x), 0.0, x - self.mean)
+        return -0.5 * jnp.sum(residual**2)
+
+
 @once
-def deep_markov(size: int = 4, latent: int = 2) -> vf.DeepMarkov:
+def deep_markov(size: int = 4, latent: int = 2, inputs: int = 0) -> vf.DeepMarkov:
     """A small non-linear model with a Gaussian output."""
-    return vf.DeepMarkov(size, latent, hidden_size=8, num_layers=1, key=jax.random.key(1))
+    return vf.DeepMarkov(
+        size, latent, hidden_size=8, num_layers=1, input_size=inputs, key=jax.random.key(1)
+    )
 
 
 @once
-def srnn(size: int = 4, latent: int = 3) -> vf.SRNN:
+def srnn(size: int = 4, latent: int = 3, inputs: int = 0) -> vf.SRNN:
     """A small model whose state depends on past observations, with a Bernoulli output."""
     return vf.SRNN(
         size, latent,
-        recurrent_size=5, prior_size=6, decoder_size=6, num_decoder_layers=1,
+        recurrent_size=5, prior_size=6, decoder_size=6, num_decoder_layers=1, input_size=inputs,
         key=jax.random.key(2),
     )  # fmt: skip
 
 
 @once
-def vrnn(size: int = 4, latent: int = 3) -> vf.VRNN:
+def srnn_normal(size: int = 4, latent: int = 3) -> vf.SRNN:
+    """The same with a Gaussian output: what is observed, however large, enters the LSTM."""
+    return vf.SRNN(
+        size, latent,
+        recurrent_size=5, prior_size=6, decoder_size=6, num_decoder_layers=1, head=NormalHead,
+        key=jax.random.key(2),
+    )  # fmt: skip
+
+
+@once
+def vrnn(size: int = 4, latent: int = 3, inputs: int = 0) -> vf.VRNN:
     """A small model whose recurrence sees both x and z, with a quantised Gaussian output."""
     return vf.VRNN(
         size, latent,
         recurrent_size=5, data_feature_size=6, latent_feature_size=4, prior_size=5,
-        decoder_size=6, num_layers=1, head=functools.partial(VaryingNormalHead, width=0.01),
+        decoder_size=6, num_layers=1, input_size=inputs,
+        head=functools.partial(VaryingNormalHead, width=0.01),
         key=jax.random.key(4),
     )  # fmt: skip
 
@@ -137,7 +182,16 @@ def observations(model: vf.AbstractModel, num_steps: int, seed: int = 3) -> np.n
     The start of a longer one, so that sequences of many lengths are drawn by one program.
     """
     length = 16 * math.ceil(num_steps / 16)
-    return np.asarray(vf.generate(model, length, jax.random.key(seed))[0])[:num_steps]
+    us = known_inputs(model, length, seed)
+    return np.asarray(vf.generate(model, length, jax.random.key(seed), us=us)[0])[:num_steps]
+
+
+def known_inputs(model: vf.AbstractModel, num_steps: int, seed: int = 3) -> np.ndarray | None:
+    """Known inputs of order one, for a model that has them; those of `observations`."""
+    if not model.input_size:
+        return None
+    random = np.random.default_rng(seed)
+    return random.normal(size=(num_steps, model.input_size)).astype(jnp.result_type(float))
 
 
 def with_gaps(xs: np.ndarray) -> np.ndarray:

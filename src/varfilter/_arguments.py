@@ -23,6 +23,16 @@ def require_positive(name: str, value: Any) -> int:
     return whole
 
 
+def require_input_size(input_size: Any) -> int:
+    """Return the number of known inputs a step, and refuse what is no whole number from 0 on."""
+    if isinstance(input_size, bool) or not isinstance(input_size, int) or input_size < 0:
+        raise ValueError(
+            f"`input_size` must be a whole number from 0 on; got {input_size!r}. It is how many"
+            " known inputs each step has."
+        )
+    return input_size
+
+
 def require_all_positive(**values: Any) -> None:
     """Refuse each argument that is not a positive whole number, by its name."""
     for name, value in values.items():

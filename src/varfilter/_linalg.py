@@ -40,6 +40,14 @@ def solve_lower(
     return _for_each(lower.shape[0], row, right)[1]
 
 
+def whiten(root: Array, residual: Array) -> Array:
+    """Solve root w = residual for finite residuals of any size; w may be infinite, never NaN."""
+    # The largest floats overflow on the way, and the difference of two infinities is NaN.
+    size = jax.lax.stop_gradient(jnp.max(jnp.abs(residual), initial=0.0))
+    scale = jnp.maximum(size / 1e18, 1.0)
+    return solve_lower(root, residual / scale) * scale
+
+
 def solve_lower_transposed(
     lower: Float[Array, "size size"], right: Float[Array, " size"]
 ) -> Float[Array, " size"]:

@@ -26,6 +26,13 @@ def select(condition: Bool[Array, ""], if_true: T, if_false: T) -> T:
     )
 
 
+def all_finite(tree: PyTree) -> Bool[Array, ""]:
+    """Whether no float of `tree` is infinite or NaN."""
+    leaves = [leaf for leaf in jax.tree.leaves(tree) if eqx.is_inexact_array(leaf)]
+    finite = [jnp.all(jnp.isfinite(leaf)) for leaf in leaves]
+    return jnp.all(jnp.stack(finite)) if finite else jnp.array(True)
+
+
 def strong(tree: T) -> T:
     """Give each weakly typed array of `tree` (as `jnp.full((2,), 0.1)` is) a definite type.
 

@@ -89,6 +89,7 @@ def _first_step(model: AbstractModel) -> FirstStep:
     )
     _require_scalar(f"{name}.emission(state, z).log_prob(x)", log_prob)
 
+    _require_inputs(model, state)
     features = _shape_of(f"{name}.embed(x)", model.embed, x)
     after = _shape_of(f"{name}.advance(state, z, features)", model.advance, state, z, features)
     conditioned = _shape_of(f"{name}.init(x0)", model.init, x)
@@ -99,6 +100,65 @@ def _first_step(model: AbstractModel) -> FirstStep:
                 f" {difference}. A state keeps its structure, shapes and dtypes over time."
             )
     return FirstStep(state, prior, emission)
+
+
+def _require_inputs(model: AbstractModel, state: Any) -> None:
+    """Refuse a model whose `drive` and `input_size` do not go together."""
+    name, size = type(model).__name__, model.input_size
+    if isinstance(size, bool) or not isinstance(size, int) or size < 0:
+        raise TypeError(f"`{name}.input_size` must be a whole number from 0 on; got {size!r}.")
+    drives = type(model).drive is not AbstractModel.drive
+    if size and not drives:
+        raise TypeError(
+            f"`{name}.input_size` is {size}, but it has no `drive(state, u)`, so that inputs would"
+            " do nothing. Write it: fold u_t into the state, before z_t is predicted."
+        )
+    if not size:
+        return
+    u = jax.ShapeDtypeStruct((size,), jnp.result_type(float))
+    after = _shape_of(f"{name}.drive(state, u)", model.drive, state, u)
+    if difference := tree_difference(state, after):
+        raise TypeError(
+            f"`{name}.drive(state, u)` must return a state like that of `{name}.init(None)`:"
+            f" {difference}. Give the state a place for the input from the start, e.g. zeros."
+        )
+
+
+def require_inputs(
+    name: str, us: Any, model: AbstractModel, leading: tuple[int, ...]
+) -> Float[Array, "... inputs"] | None:
+    """Return the known inputs as floats of shape (*leading, inputs), or None without any.
+
+    A model with inputs needs them at each step: a missing one is an error that says where.
+    """
+    size, model_name = model.input_size, type(model).__name__
+    if us is None:
+        if size:
+            raise ValueError(
+                f"`{name}` is missing: `{model_name}` has {size} known inputs a step. Give an array"
+                f" of shape {(*leading, size)}."
+            )
+        return None
+    if not size:
+        raise ValueError(
+            f"`{name}` was given, but `{model_name}` has no known inputs (its `input_size` is 0)."
+            " Leave it out, or build the model with `input_size`."
+        )
+    array = as_observations(name, us)
+    if array.shape != (*leading, size):
+        raise ValueError(
+            f"`{name}` must have shape {(*leading, size)}, {size} known inputs for each step of"
+            f" `{model_name}`; got {array.shape}."
+        )
+    if not isinstance(array, Tracer):
+        missing = np.argwhere(np.isnan(np.asarray(array)))
+        if len(missing):
+            place = ", ".join(map(str, missing[0]))
+            raise ValueError(
+                f"`{name}[{place}]` is missing (NaN), but inputs are known at every step. Fill it"
+                " in, or observe it instead."
+            )
+    return array
 
 
 def require_observations(

@@ -6,14 +6,30 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from varfilter._arguments import kind, require_key, require_weight
 from varfilter._tree import select, strong
-from varfilter.contracts import require_observations, require_step_mask, tree_difference
-from varfilter.filters.base import AbstractFilter, Carry, Filtered, carry_shapes, require_fitting
+from varfilter.contracts import (
+    require_inputs,
+    require_observations,
+    require_step_mask,
+    tree_difference,
+)
+from varfilter.filters.base import (
+    AbstractFilter,
+    Carry,
+    Filtered,
+    carry_shapes,
+    driven_carry,
+    require_fitting,
+)
 from varfilter.model import AbstractModel
 from varfilter.observation import embed_ahead
+
+# Folded into the key of the first step: the draws of what is missing of the frame before it.
+FIRST = 0x66697273
 
 
 class Belief(eqx.Module):
@@ -26,12 +42,27 @@ class Belief(eqx.Module):
     t: Int[Array, ""]
 
 
-def start(filter: AbstractFilter, model: AbstractModel, x0: Any = None) -> Belief:
-    """The belief before the first observation; `x0` is conditioned on, never scored."""
+def start(
+    filter: AbstractFilter,
+    model: AbstractModel,
+    x0: Any = None,
+    key: PRNGKeyArray | None = None,
+) -> Belief:
+    """The belief before the first observation; `x0` is conditioned on, never scored.
+
+    Elements that are missing of `x0` are drawn, by `key`, which is that of the whole sequence.
+    """
     require_fitting(filter, model)
     if x0 is not None:
         x0 = require_observations("x0", x0, model, has_time=False)
-    return Belief(strong(filter.init(model, x0)), jnp.zeros((), jnp.int32))
+        if key is None and not isinstance(x0, Tracer) and bool(jnp.isnan(x0).any()):
+            raise ValueError(
+                "`x0` holds NaN, and what is missing is drawn: give `key`, that of the sequence."
+            )
+    if key is not None:
+        require_key(key)
+        key = jax.random.fold_in(jax.random.fold_in(key, 0), FIRST)
+    return Belief(strong(filter.init(model, x0, key)), jnp.zeros((), jnp.int32))
 
 
 def step(
@@ -41,9 +72,10 @@ def step(
     x: Any,
     key: PRNGKeyArray,
     *,
+    u: Any = None,
     kl_weight: float | Float[Array, ""] = 1.0,
 ) -> tuple[Belief, Filtered]:
-    """Fold in one observation: predict, update, advance.
+    """Fold in one observation, and before it the known input `u`, if the model has inputs.
 
     Meant to be compiled (`eqx.filter_jit`); `Stream` does so. `key` is the key of the whole
     sequence; step t draws from `fold_in(key, t)`, so that a
@@ -54,8 +86,10 @@ def step(
     require_belief(filter, model, belief)
     x = require_observations("x", x, model, has_time=False)
     weight = require_weight("kl_weight", kl_weight)
+    u = require_inputs("u", u, model, ())
     key_t = jax.random.fold_in(key, belief.t)
-    carry, filtered = filter.step(model, belief.carry, x, key_t, kl_weight=weight)
+    carry = driven_carry(filter, model, belief.carry, u)
+    carry, filtered = filter.step(model, carry, x, key_t, kl_weight=weight)
     return Belief(carry, belief.t + 1), filtered
 
 
@@ -65,6 +99,7 @@ def run(
     xs: Any,
     key: PRNGKeyArray,
     *,
+    us: Any = None,
     x0: Any = None,
     mask: Any = None,
     observed: Any = None,
@@ -77,6 +112,7 @@ def run(
     - `xs`: (time, *event), at least one step; NaN or None marks an unobserved element. Whole
       numbers and booleans become floats; infinities are refused. A step, or a sequence, of
       which nothing was observed is predicted and scores 0.
+    - `us`: (time, inputs), the known inputs of a model that has them; none may be missing.
     - `observed`: optional, the shape of `xs`: False marks an unobserved element.
     - `mask`: optional, (time,): False marks a step that does not exist (padding). The belief
       is frozen there and `bound` is 0.
@@ -90,14 +126,15 @@ def run(
     require_key(key)
     xs = require_observations("xs", xs, model, observed=observed, complete=complete)
     mask = require_step_mask(mask, xs.shape[0])
+    us = require_inputs("us", us, model, xs.shape[:1])
     if belief is None:
-        belief = start(filter, model, x0)
+        belief = start(filter, model, x0, key)
     elif x0 is not None:
         raise ValueError("`x0` starts a new belief and `belief` continues one: give only one.")
     else:
         require_belief(filter, model, belief)
     weight = require_weight("kl_weight", kl_weight)
-    return _run(filter, model, belief, xs, mask, key, weight, complete)
+    return _run(filter, model, belief, xs, us, mask, key, weight, complete)
 
 
 def require_belief(filter: AbstractFilter, model: AbstractModel, belief: Any) -> None:
@@ -119,13 +156,14 @@ def _run(
     model: AbstractModel,
     belief: Belief,
     xs: Float[Array, "time *event"],
+    us: Float[Array, "time inputs"] | None,
     mask: Bool[Array, " time"],
     key: PRNGKeyArray,
     kl_weight: float | Float[Array, ""],
     complete: bool,
 ) -> tuple[Belief, Filtered]:
-    inputs = embed_ahead(model, xs) if complete else xs
-    belief, (filtered, _) = filter_steps(filter, model, belief, inputs, mask, key, kl_weight)
+    seen = embed_ahead(model, xs) if complete else xs
+    belief, (filtered, _) = filter_steps(filter, model, belief, seen, us, mask, key, kl_weight)
     return belief, filtered
 
 
@@ -134,6 +172,7 @@ def filter_steps(
     model: AbstractModel,
     belief: Belief,
     xs: Any,
+    us: Float[Array, "time inputs"] | None,
     mask: Bool[Array, " time"],
     key: PRNGKeyArray,
     kl_weight: float | Float[Array, ""] = 1.0,
@@ -143,15 +182,18 @@ def filter_steps(
     """Return the last belief, and of each step what was filtered and `look(belief)` before it.
 
     `run` without its checks, for functions that are compiled; padded steps have a `bound` of 0.
+    What is looked at knows the input of its step already, but not the observation.
     """
 
-    def take(belief: Belief, x: Any, exists: Array, key: PRNGKeyArray) -> tuple[Carry, Any]:
-        looked = look(belief)
-        carry, filtered = filter.step(model, belief.carry, x, key, kl_weight=kl_weight)
+    def take(belief: Belief, x_and_u: Any, exists: Array, key: PRNGKeyArray) -> tuple[Carry, Any]:
+        x, u = x_and_u
+        carry = driven_carry(filter, model, belief.carry, u)
+        looked = look(Belief(carry, belief.t))
+        carry, filtered = filter.step(model, carry, x, key, kl_weight=kl_weight)
         bound = jnp.where(exists, filtered.bound, 0.0)
         return carry, (eqx.tree_at(lambda f: f.bound, filtered, bound), looked)
 
-    return scan_steps(take, belief, xs, mask, key)
+    return scan_steps(take, belief, (xs, us), mask, key)
 
 
 def scan_steps(

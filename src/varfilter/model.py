@@ -1,4 +1,4 @@
-"""The world: five short functions that define any dynamical latent-variable model."""
+"""The world: five short functions that define any dynamical latent-variable model, and a sixth."""
 
 from abc import abstractmethod
 from typing import Any
@@ -19,7 +19,13 @@ class AbstractModel(eqx.Module):
     `state` is all that the past sends forward. Write the functions for one sequence and one
     step: time, batch, samples and particles are added by the library. `embed`, `prior`,
     `emission` and `advance` must be deterministic; randomness is the library's.
+
+    A model with known inputs (controls, covariates, the calendar, the time since the last step)
+    has `input_size` numbers u_t a step, and a sixth function, `drive`. Inputs are conditioned on:
+    never scored, never learned, and never missing.
     """
+
+    input_size = 0
 
     @abstractmethod
     def init(self, x0: Float[Array, " *event"] | None = None) -> State:
@@ -40,6 +46,15 @@ class AbstractModel(eqx.Module):
     @abstractmethod
     def advance(self, state: State, z: Latent, features: Features) -> State:
         """Fold (x_t, z_t) into the past; the result has the structure of `init`'s."""
+
+    def drive(self, state: State, u: Float[Array, " inputs"]) -> State:
+        """Fold the known input u_t into the past, before z_t is predicted: the state as it is."""
+        return state
+
+
+def driven(model: AbstractModel, state: State, u: Float[Array, " inputs"] | None) -> State:
+    """Fold u_t into the state where the model has inputs; None is the input of those without."""
+    return state if u is None else model.drive(state, u)
 
 
 def prediction(model: AbstractModel, state: State) -> Any:

@@ -17,13 +17,14 @@ from varfilter import distributions
 from varfilter._arguments import require_key, require_positive
 from varfilter.contracts import (
     observation_shape,
+    require_inputs,
     require_model,
     require_observations,
     require_step_mask,
 )
-from varfilter.filtering import Belief, filter_steps, require_belief, start
-from varfilter.filters.base import AbstractFilter, Filtered, require_fitting
-from varfilter.model import AbstractModel, Latent, State
+from varfilter.filtering import FIRST, Belief, filter_steps, require_belief, start
+from varfilter.filters.base import AbstractFilter, Filtered, driven_carry, require_fitting
+from varfilter.model import AbstractModel, Latent, State, driven
 from varfilter.observation import fill_first
 
 # Folded into the key of a step: its own draws, apart from those of the filter.
@@ -49,6 +50,7 @@ def predict(
     belief: Belief,
     key: PRNGKeyArray,
     *,
+    u: Any = None,
     num_samples: int = 128,
     levels: Sequence[float] = (),
 ) -> Predicted:
@@ -58,13 +60,15 @@ def predict(
     `VariationalFilter` carries one sampled past: its s is always the same, and what it does not
     know of the past is not in the spread. A `ParticleFilter` has that too.
 
-    `key` is the key of the whole sequence, as in `step`.
+    `key` is the key of the whole sequence, as in `step`; `u` is the known input of the next step,
+    of a model that has inputs.
     """
     require_fitting(filter, model)
     require_key(key)
     require_belief(filter, model, belief)
     num_samples = require_positive("num_samples", num_samples)
-    return _predict(filter, model, belief, key, num_samples, _levels(levels))
+    u = require_inputs("u", u, model, ())
+    return _predict_driven(filter, model, belief, u, key, num_samples, _levels(levels))
 
 
 def run_predictive(
@@ -73,6 +77,7 @@ def run_predictive(
     xs: Any,
     key: PRNGKeyArray,
     *,
+    us: Any = None,
     x0: Any = None,
     mask: Any = None,
     belief: Belief | None = None,
@@ -88,13 +93,14 @@ def run_predictive(
     num_samples = require_positive("num_samples", num_samples)
     xs = require_observations("xs", xs, model)
     mask = require_step_mask(mask, xs.shape[0])
+    us = require_inputs("us", us, model, xs.shape[:1])
     if belief is None:
-        belief = start(filter, model, x0)
+        belief = start(filter, model, x0, key)
     elif x0 is not None:
         raise ValueError("`x0` starts a new belief and `belief` continues one: give only one.")
     else:
         require_belief(filter, model, belief)
-    return _run_predictive(filter, model, belief, xs, mask, key, num_samples, _levels(levels))
+    return _run_predictive(filter, model, belief, xs, us, mask, key, num_samples, _levels(levels))
 
 
 def _levels(levels: Sequence[float]) -> tuple[float, ...]:
@@ -102,6 +108,19 @@ def _levels(levels: Sequence[float]) -> tuple[float, ...]:
 
 
 @eqx.filter_jit
+def _predict_driven(
+    filter: AbstractFilter,
+    model: AbstractModel,
+    belief: Belief,
+    u: Float[Array, " inputs"] | None,
+    key: PRNGKeyArray,
+    num_samples: int,
+    levels: tuple[float, ...],
+) -> Predicted:
+    belief = Belief(driven_carry(filter, model, belief.carry, u), belief.t)
+    return _predict(filter, model, belief, key, num_samples, levels)
+
+
 def _predict(
     filter: AbstractFilter,
     model: AbstractModel,
@@ -134,6 +153,7 @@ def _run_predictive(
     model: AbstractModel,
     belief: Belief,
     xs: Float[Array, "time *event"],
+    us: Float[Array, "time inputs"] | None,
     mask: Bool[Array, " time"],
     key: PRNGKeyArray,
     num_samples: int,
@@ -142,7 +162,9 @@ def _run_predictive(
     def look(belief: Belief) -> Predicted:
         return _predict(filter, model, belief, key, num_samples, levels)
 
-    belief, (filtered, predicted) = filter_steps(filter, model, belief, xs, mask, key, look=look)
+    belief, (filtered, predicted) = filter_steps(
+        filter, model, belief, xs, us, mask, key, look=look
+    )
     return belief, filtered, predicted
 
 
@@ -156,10 +178,12 @@ def no_steps(
 ) -> tuple[Filtered, Predicted]:
     """What `run_predictive` says of no steps at all: every array is empty; nothing is computed."""
     x = jax.ShapeDtypeStruct((0, *observation_shape(model)), jnp.result_type(float))
+    size = model.input_size
+    us = jax.ShapeDtypeStruct((0, size), jnp.result_type(float)) if size else None
     mask = jax.ShapeDtypeStruct((0,), bool)
     belief = eqx.filter_eval_shape(start, filter, model)
     _, *shapes = eqx.filter_eval_shape(
-        _run_predictive, filter, model, belief, x, mask, key, num_samples, _levels(levels)
+        _run_predictive, filter, model, belief, x, us, mask, key, num_samples, _levels(levels)
     )
     return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), tuple(shapes))
 
@@ -184,28 +208,34 @@ def forecast(
     horizon: int,
     key: PRNGKeyArray,
     *,
+    us: Any = None,
     num_samples: int = 256,
     levels: Sequence[float] = (0.05, 0.5, 0.95),
 ) -> Forecast:
-    """Simulate `num_samples` futures of `horizon` steps from the filter's belief."""
+    """Simulate `num_samples` futures of `horizon` steps from the filter's belief.
+
+    A model with known inputs needs those of the future: `us`, (horizon, inputs).
+    """
     require_fitting(filter, model)
     require_key(key)
     require_belief(filter, model, belief)
     horizon = require_positive("horizon", horizon)
     num_samples = require_positive("num_samples", num_samples)
-    return _forecast(filter, model, belief, key, horizon, num_samples, require_levels(levels))
+    us = require_inputs("us", us, model, (horizon,))
+    return _forecast(filter, model, belief, us, key, horizon, num_samples, require_levels(levels))
 
 
 def generate(
-    model: AbstractModel, num_steps: int, key: PRNGKeyArray, *, x0: Any = None
+    model: AbstractModel, num_steps: int, key: PRNGKeyArray, *, us: Any = None, x0: Any = None
 ) -> tuple[Float[Array, "time *event"], Latent]:
-    """Simulate one sequence from the model itself: (xs, zs)."""
+    """Simulate one sequence from the model itself: (xs, zs); `us` are its known inputs."""
     require_model(model)
     require_key(key)
     num_steps = require_positive("num_steps", num_steps)
     if x0 is not None:
         x0 = require_observations("x0", x0, model, has_time=False)
-    return _generate(model, x0, key, num_steps)
+    us = require_inputs("us", us, model, (num_steps,))
+    return _generate(model, x0, us, key, num_steps)
 
 
 def require_levels(levels: Any) -> tuple[float, ...]:
@@ -226,6 +256,7 @@ def _forecast(
     filter: AbstractFilter,
     model: AbstractModel,
     belief: Belief,
+    us: Float[Array, "horizon inputs"] | None,
     key: PRNGKeyArray,
     horizon: int,
     num_samples: int,
@@ -234,7 +265,7 @@ def _forecast(
     def future(key: PRNGKeyArray) -> Any:
         key_draw, key_simulate = jax.random.split(key)
         state = filter.draw(model, belief.carry, key_draw)
-        return simulate(model, state, horizon, key_simulate)
+        return simulate(model, state, horizon, key_simulate, us)
 
     samples, means, _ = jax.vmap(future)(jax.random.split(key, num_samples))
     quantiles = jnp.quantile(samples, jnp.array(levels, samples.dtype), axis=0)
@@ -242,19 +273,34 @@ def _forecast(
 
 
 @eqx.filter_jit
-def _generate(model: AbstractModel, x0: Any, key: PRNGKeyArray, num_steps: int) -> Any:
-    xs, _, zs = simulate(model, model.init(fill_first(model, x0)), num_steps, key)
+def _generate(
+    model: AbstractModel,
+    x0: Any,
+    us: Float[Array, "time inputs"] | None,
+    key: PRNGKeyArray,
+    num_steps: int,
+) -> Any:
+    first = jax.random.fold_in(jax.random.fold_in(key, 0), FIRST)
+    xs, _, zs = simulate(model, model.init(fill_first(model, x0, first)), num_steps, key, us)
     return xs, zs
 
 
-def simulate(model: AbstractModel, state: State, num_steps: int, key: PRNGKeyArray) -> Any:
+def simulate(
+    model: AbstractModel,
+    state: State,
+    num_steps: int,
+    key: PRNGKeyArray,
+    us: Float[Array, "time inputs"] | None = None,
+) -> Any:
     """Run the model freely, z ~ prior and x ~ emission: (xs, emission means, zs)."""
 
-    def step(state: State, t: Array) -> Any:
+    def step(state: State, t_and_u: Any) -> Any:
+        t, u = t_and_u
+        state = driven(model, state, u)
         key_z, key_x = jax.random.split(jax.random.fold_in(key, t))
         z = distributions.sample(model.prior(state), key_z)
         emission = model.emission(state, z)
         x = emission.sample(key_x)
         return model.advance(state, z, model.embed(x)), (x, emission.mean, z)
 
-    return jax.lax.scan(step, state, jnp.arange(num_steps))[1]
+    return jax.lax.scan(step, state, (jnp.arange(num_steps), us))[1]

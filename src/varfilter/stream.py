@@ -13,7 +13,13 @@ from jaxtyping import PRNGKeyArray
 
 from varfilter import _saved
 from varfilter._arguments import require_key, require_positive
-from varfilter.contracts import as_booleans, as_numbers, observation_shape, tree_difference
+from varfilter.contracts import (
+    as_booleans,
+    as_numbers,
+    observation_shape,
+    require_inputs,
+    tree_difference,
+)
 from varfilter.filtering import Belief, require_belief, start, step
 from varfilter.filters.base import AbstractFilter, Filtered, require_fitting
 from varfilter.model import AbstractModel
@@ -37,7 +43,7 @@ class Stream:
         require_key(key)
         self.filter = filter
         self.model = model
-        self.belief = start(filter, model, x0)
+        self.belief = start(filter, model, x0, key)
         self._key = key
         self._shape = observation_shape(model)
         self._dtype = np.dtype(jnp.result_type(float))
@@ -62,36 +68,46 @@ class Stream:
         leaves, self._belief_tree = jax.tree.flatten(belief)
         self._belief = [jnp.asarray(leaf) for leaf in leaves]
 
-    def push(self, x: Any, *, observed: Any = None) -> Filtered:
-        """Fold in one observation.
+    def push(self, x: Any, u: Any = None, *, observed: Any = None) -> Filtered:
+        """Fold in one observation, with the known input `u` of its step if the model has inputs.
 
         NaN or None marks an unobserved element, or give `observed` (False: unobserved);
         `push(None)` is `skip()`. A refused observation leaves the belief as it was.
         """
-        x = self._checked(x, observed)
-        self._belief, outputs = self._step(self._fixed, self._belief, x, self._key_data)
+        x, u = self._checked(x, observed), self._checked_input(u)
+        self._belief, outputs = self._step(self._fixed, self._belief, x, u, self._key_data)
         return self._output_tree.unflatten(outputs)
 
-    def skip(self, num_steps: int = 1) -> Filtered:
-        """Let `num_steps` steps pass without an observation; returns the last of them."""
-        for _ in range(require_positive("num_steps", num_steps) - 1):
-            self.push(None)
-        return self.push(None)
+    def skip(self, num_steps: int = 1, us: Any = None) -> Filtered:
+        """Let `num_steps` steps pass without an observation; returns the last of them.
+
+        A model with inputs needs those of the steps all the same: `us`, (num_steps, inputs).
+        """
+        num_steps = require_positive("num_steps", num_steps)
+        us = require_inputs("us", us, self.model, (num_steps,))
+        inputs = [None] * num_steps if us is None else list(np.asarray(us))
+        for u in inputs[:-1]:
+            self.push(None, u)
+        return self.push(None, inputs[-1])
 
     def forecast(
         self,
         horizon: int,
         *,
+        us: Any = None,
         num_samples: int = 256,
         levels: Sequence[float] = (0.05, 0.5, 0.95),
         key: PRNGKeyArray | None = None,
     ) -> Forecast:
-        """Simulate futures of `horizon` steps from here; the stream itself does not move."""
+        """Simulate futures of `horizon` steps from here; the stream itself does not move.
+
+        A model with known inputs needs those of the future: `us`, (horizon, inputs).
+        """
         if key is None:  # its own draws, the same each time they are asked for at this step
             key = jax.random.fold_in(jax.random.fold_in(self._key, self.belief.t), 0xF0)
         return forecast(
             self.filter, self.model, self.belief, horizon, key,
-            num_samples=num_samples, levels=levels,
+            us=us, num_samples=num_samples, levels=levels,
         )  # fmt: skip
 
     def save(self, path: str | os.PathLike) -> None:
@@ -141,17 +157,20 @@ class Stream:
         key_impl = jax.random.key_impl(self._key)
         belief_tree = self._belief_tree
 
-        def flat_step(fixed: list, belief: list, x: Any, key_data: Any) -> tuple[list, list]:
+        def flat_step(
+            fixed: list, belief: list, x: Any, u: Any, key_data: Any
+        ) -> tuple[list, list]:
             filter, model = eqx.combine(jax.tree.unflatten(fixed_tree, fixed), static)
             before = jax.tree.unflatten(belief_tree, belief)
             key = jax.random.wrap_key_data(key_data, impl=key_impl)
-            after, filtered = step(filter, model, before, x, key)
+            after, filtered = step(filter, model, before, x, key, u=u)
             outputs, self._output_tree = jax.tree.flatten(filtered)
             return jax.tree.leaves(after), outputs
 
         self._step = jax.jit(flat_step)
         # Compiles; the result is not used.
-        self._step(self._fixed, self._belief, self._missing, self._key_data)
+        u = np.zeros((self.model.input_size,), self._dtype) if self.model.input_size else None
+        self._step(self._fixed, self._belief, self._missing, u, self._key_data)
 
     def _checked(self, x: Any, observed: Any) -> np.ndarray:
         if x is None:
@@ -172,6 +191,11 @@ class Stream:
             seen = np.asarray(as_booleans("observed", observed, self._shape, hint))
             array = np.where(seen, array, np.nan).astype(self._dtype)
         return array
+
+    def _checked_input(self, u: Any) -> np.ndarray | None:
+        if u is None and not self.model.input_size:
+            return None
+        return np.array(require_inputs("u", u, self.model, ()))
 
     def _copied(self, x: Any) -> np.ndarray | None:
         """Copy `x` where it is just as it should be, which is the usual case and quick to see."""

@@ -8,7 +8,7 @@ import scipy.special
 import scipy.stats
 
 import varfilter as vf
-from varfilter.filters.particle import systematic
+from varfilter.filters.resampling import systematic
 from worlds import (
     KEY,
     linear_gaussian,

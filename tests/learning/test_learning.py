@@ -1,5 +1,7 @@
 """Learning: equal gradients by two routes, guarded updates, and free energy that falls."""
 
+import functools
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -20,16 +22,22 @@ def batch_with_gaps(model: vf.AbstractModel, *, has_x0: bool) -> Sequences:
     """Two ragged sequences with missing elements and a step without any observation."""
     xs = np.stack([worlds.with_gaps(worlds.observations(model, 6, seed)) for seed in (1, 2)])
     mask = np.stack([np.ones(6, bool), np.arange(6) < 5])
-    x0 = worlds.observations(model, 2, 9) if has_x0 else None
-    return Sequences(jnp.asarray(xs), jnp.asarray(mask), None if x0 is None else jnp.asarray(x0))
+    x0 = worlds.with_gaps(worlds.observations(model, 6, 9))[:2] if has_x0 else None
+    us = None
+    if model.input_size:
+        us = jnp.stack([jnp.asarray(worlds.known_inputs(model, 6, seed)) for seed in (1, 2)])
+    x0 = None if x0 is None else jnp.asarray(x0)
+    return Sequences(jnp.asarray(xs), jnp.asarray(mask), x0, us)
 
 
 @eqx.filter_jit
 def parallel_gradients(model, filter, batch):
     weight = jnp.ones(()) * 0.7
-    problems, _ = time_parallel.record_problems(model, filter, batch, KEY, weight, complete=False)
-    theta, scored = time_parallel.theta_gradients(model, filter, batch.x0, problems, weight)
-    flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), (problems, scored))
+    problems, x0, _ = time_parallel.record_problems(
+        model, filter, batch, KEY, weight, complete=False
+    )
+    theta, scored = time_parallel.theta_gradients(model, filter, x0, problems, weight)
+    flat = jax.tree.map(lambda leaf: leaf.reshape(12, *leaf.shape[2:]), (problems, scored))
     return theta, time_parallel.phi_gradients(filter, model, flat[0], flat[1], weight)
 
 
@@ -61,6 +69,22 @@ def test_time_parallel_gradients_equal_step_by_step_ones(build, num_iterations):
     assert max(gradient_distances(build, num_iterations, has_x0=False)) < 1e-5
 
 
+@pytest.mark.parametrize(
+    "build",
+    [
+        worlds.driven_gaussian,
+        pytest.param(worlds.deep_markov, marks=pytest.mark.slow),
+        pytest.param(worlds.vrnn, marks=pytest.mark.slow),
+        worlds.srnn,
+    ],
+)
+def test_time_parallel_gradients_equal_step_by_step_ones_with_known_inputs(build):
+    with jax.enable_x64(True):
+        driven = functools.partial(build, inputs=2)
+        # Double precision: what `drive` adds to a gradient cannot hide in roundings.
+        assert max(gradient_distances(driven, 1, has_x0=True)) < 1e-10
+
+
 @pytest.mark.parametrize("num_iterations", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_time_parallel_gradients_equal_step_by_step_ones_in_double_precision(num_iterations):
     with jax.enable_x64(True):
@@ -75,7 +99,7 @@ def test_step_by_step_gradient_is_the_derivative_of_the_free_energy():
         filter = vf.VariationalFilter(vf.Iterative(model, hidden_size=5, key=KEY))
         batch = batch_with_gaps(model, has_x0=False)
         theta, _ = step_by_step.gradients(model, filter, batch, KEY, jnp.ones(()))
-        problems, _ = time_parallel.record_problems(
+        problems, _, _ = time_parallel.record_problems(
             model, filter, batch, KEY, jnp.ones(()), complete=False
         )
 
@@ -123,19 +147,37 @@ def test_a_non_finite_gradient_is_skipped_counted_and_never_reaches_the_paramete
         learning, metrics = learner.update(learning, xs, KEY)
         assert int(metrics.num_skipped) == 0
         assert int(learning.last_skipped) == -1
-        # The square of 1e30 overflows float32, and with it the gradient of θ.
-        after, metrics = learner.update(learning, xs.at[0, 2, 1].set(1e30), KEY)
+        # The square of 1e30 overflows float32, and with it the divergence and its gradient.
+        where = lambda state: state.model.initial.mean  # noqa: E731
+        huge = eqx.tree_at(where, learning, jnp.full((2,), 1e30))
+        after, metrics = learner.update(huge, xs, KEY)
         assert not np.isfinite(float(metrics.theta_gradient_norm))
         assert int(metrics.num_skipped) == int(after.num_skipped) > 0
         assert int(after.last_skipped) == 1
         assert int(after.num_updates) == 2
-        worlds.assert_same_bits(after.model, learning.model)
+        worlds.assert_same_bits(after.model, huge.model)
         assert np.isfinite(worlds.vector((after.model, after.filter))).all()
         worlds.assert_same_bits(after.theta_state, learning.theta_state)
+        after = eqx.tree_at(where, after, where(learning))
         resumed, metrics = learner.update(after, xs, KEY)
         assert int(metrics.num_skipped) == 0
         assert not np.array_equal(worlds.vector(resumed.model), worlds.vector(after.model))
         assert np.isfinite(worlds.vector((resumed.model, resumed.filter))).all()
+
+
+@pytest.mark.parametrize("outlier", [1e12, 1e30, 3e38])
+def test_an_absurd_reading_in_the_training_data_is_learned_past(outlier):
+    """Its gradient is no larger than that of an ordinary reading, so that no optimizer whose
+    memory is long is spoilt by it, and the rest of the batch is learned from."""
+    model = worlds.deep_markov()
+    xs = jnp.asarray(worlds.observations(model, 6))[None]
+    learner = vf.TimeParallel(theta=optax.adam(1e-2), phi=optax.adam(1e-2))
+    learning = tiny_learning(learner, model, vf.Iterative(model, hidden_size=5, key=KEY))
+    _, usual = learner.update(learning, xs, KEY)
+    after, metrics = learner.update(learning, xs.at[0, 2, 1].set(outlier), KEY)
+    assert int(metrics.num_skipped) == 0
+    assert float(metrics.theta_gradient_norm) < 10 * float(usual.theta_gradient_norm)
+    assert np.isfinite(worlds.vector((after.model, after.filter))).all()
 
 
 def test_both_learners_report_the_same_metrics_and_none_holds_fixed():

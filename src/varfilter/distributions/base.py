@@ -37,6 +37,13 @@ class AbstractDistribution(eqx.Module):
     def log_prob(self, x: Any) -> Float[Array, ""]:
         """log p(x), summed over the observed elements of `x` alone (NaN: unobserved)."""
 
+    def complete(self, x: Float[Array, " *event"], key: PRNGKeyArray) -> Float[Array, " *event"]:
+        """Draw the unobserved elements of `x` (NaN) given the others, which stay as they are.
+
+        For families whose elements are independent; others must say how theirs depend.
+        """
+        return fill(x, self.sample(key))
+
     def error(self, x: Float[Array, " *event"]) -> Float[Array, " *event"]:
         """The precision-weighted error (x - mean) / variance; 0 where `x` is unobserved."""
         return jnp.where(observed(x), fill(x, self.mean) - self.mean, 0.0) / self.variance

@@ -17,6 +17,7 @@ from varfilter.distributions.base import (
     require_shape,
     require_width,
 )
+from varfilter.distributions.normal import FAR, squared
 
 SQRT2 = float(np.sqrt(2))
 SQRT_PI = float(np.sqrt(np.pi))
@@ -160,9 +161,11 @@ def log_window_mass(
 
     No one formula is: a plain difference cancels for narrow windows and underflows in the
     tails. Three are used, each where it keeps its digits (and each fed harmless numbers
-    elsewhere, so that the gradient of a branch not taken cannot be NaN).
+    elsewhere, so that the gradient of a branch not taken cannot be NaN). Beyond FAR standard
+    deviations the logarithm goes on as that of `Normal` does, as far as floats go.
     """
-    distance = jnp.abs(centre)
+    beyond = squared(centre) - jnp.minimum(jnp.abs(centre), FAR) ** 2
+    distance = jnp.minimum(jnp.abs(centre), FAR)
     narrow = (half < 0.5) & (half * distance < 0.5)
     inside = ~narrow & (distance <= half)
     tail = ~narrow & ~inside
@@ -189,18 +192,22 @@ def log_window_mass(
     difference = erfcx(near) - jnp.exp(-2.0 * c * h) * erfcx(far)
     log_tail = -(near**2) + jnp.log(0.5 * difference)
 
-    return jnp.where(narrow, log_narrow, jnp.where(inside, log_inside, log_tail))
+    log_mass = jnp.where(narrow, log_narrow, jnp.where(inside, log_inside, log_tail))
+    return log_mass - 0.5 * jnp.where(distance < FAR, 0.0, beyond)
 
 
 def log_ndtr(x: Float[Array, " *event"]) -> Float[Array, " *event"]:
     """log Phi(x), with a gradient that stays right in float32 at x = -10^4.
 
-    jax.scipy's takes the gradient from a difference of two large logarithms.
+    jax.scipy's takes the gradient from a difference of two large logarithms. Below -FAR it goes on
+    as the log-density of `Normal` does.
     """
     left = x < 0
-    tail = jnp.where(left, x, -1.0) / SQRT2
+    tail = jnp.clip(jnp.where(left, x, -1.0), -FAR, None) / SQRT2
     body = jnp.where(left, 1.0, x) / SQRT2
-    return jnp.where(left, -(tail**2) + jnp.log(0.5 * erfcx(-tail)), jnp.log1p(-0.5 * erfc(body)))
+    log_tail = -(tail**2) + jnp.log(0.5 * erfcx(-tail))
+    beyond = jnp.where(x < -FAR, squared(jnp.minimum(x, 0.0)) - FAR**2, 0.0)
+    return jnp.where(left, log_tail - 0.5 * beyond, jnp.log1p(-0.5 * erfc(body)))
 
 
 def erfcx(x: Float[Array, " *event"]) -> Float[Array, " *event"]:

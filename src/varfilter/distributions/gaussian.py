@@ -13,7 +13,7 @@ from varfilter.distributions.base import (
     parameter,
     require_shape,
 )
-from varfilter.distributions.normal import LOG_2PI, Normal
+from varfilter.distributions.normal import LOG_2PI, Normal, squared
 
 LARGEST_STD = 12.18  # exp(2.5): the largest standard deviation that `stabilised` admits
 
@@ -82,10 +82,21 @@ class Gaussian(AbstractDistribution):
         """The log-density of the observed elements: the others are marginalised out exactly."""
         seen = observed(x)
         cholesky = self._marginal_cholesky(seen)
-        white = _linalg.solve_lower(cholesky, fill(x, self.mean) - self.mean)
+        white = _linalg.whiten(cholesky, fill(x, self.mean) - self.mean)
         log_det = jnp.sum(jnp.log(jnp.diagonal(cholesky)))
         count = jnp.sum(seen).astype(self.mean.dtype)
-        return -0.5 * (count * LOG_2PI + white @ white) - log_det
+        return -0.5 * (count * LOG_2PI + jnp.sum(squared(white))) - log_det
+
+    def complete(self, x: Float[Array, " size"], key: PRNGKeyArray) -> Float[Array, " size"]:
+        """Draw the unobserved elements given the others: y + cov(y, x) cov(x)^-1 (x - y).
+
+        A draw y of the whole, moved by what it misses of the observed elements, has the
+        conditional distribution (Matheron's rule).
+        """
+        seen, draw = observed(x), self.sample(key)
+        cholesky = self._marginal_cholesky(seen)
+        white = _linalg.whiten(cholesky, jnp.where(seen, fill(x, draw) - draw, 0.0))
+        return fill(x, draw + self.covariance @ _linalg.solve_lower_transposed(cholesky, white))
 
     def error(self, x: Float[Array, " size"]) -> Float[Array, " size"]:
         """The precision-weighted error of the observed elements: covariance^-1 (x - mean)."""

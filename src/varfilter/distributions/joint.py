@@ -65,6 +65,12 @@ class Joint(AbstractDistribution):
         each = [part.log_prob(value) for part, value in self._divided(x)]
         return sum(each[1:], start=each[0])
 
+    def complete(self, x: Float[Array, " size"], key: PRNGKeyArray) -> Float[Array, " size"]:
+        """Draw the unobserved elements of each part given its others."""
+        keys = jax.random.split(key, len(self.parts))
+        pairs = zip(self._divided(x), keys, strict=True)
+        return self._whole([part.complete(value, k) for (part, value), k in pairs])
+
     def error(self, x: Float[Array, " size"]) -> Float[Array, " size"]:
         """The precision-weighted error of each element, by its own part; 0 where unobserved."""
         return self._whole([part.error(value) for part, value in self._divided(x)])

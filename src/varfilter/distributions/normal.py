@@ -4,7 +4,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from varfilter.distributions.base import (
     AbstractDistribution,
@@ -15,6 +15,7 @@ from varfilter.distributions.base import (
 )
 
 LOG_2PI = float(np.log(2 * np.pi))
+FAR = 1e6  # standard deviations: e to the minus 5e11, where nothing that happens lies
 
 
 class Normal(AbstractDistribution):
@@ -51,10 +52,32 @@ class Normal(AbstractDistribution):
 
     def log_prob(self, x: Float[Array, " *event"]) -> Float[Array, ""]:
         """log p(x) = -1/2 sum over observed elements of (log 2 pi + l + (x - mean)^2 exp(-l))."""
-        square = (fill(x, self.mean) - self.mean) ** 2
-        terms = LOG_2PI + self.log_var + square * jnp.exp(-self.log_var)
+        residual = fill(x, self.mean) - self.mean
+        is_far, distance_squared = _far(residual * jnp.exp(-0.5 * self.log_var))
+        near_squared = jnp.where(is_far, 0.0, residual) ** 2 * jnp.exp(-self.log_var)
+        terms = LOG_2PI + self.log_var + jnp.where(is_far, distance_squared, near_squared)
         return -0.5 * jnp.sum(jnp.where(observed(x), terms, 0.0))
 
     def stabilised(self) -> "Normal":
         """Clip the log-variance to [-15, 5], as the original code does."""
         return Normal(self.mean, jnp.clip(self.log_var, -15.0, 5.0))
+
+
+def squared(r: Float[Array, "..."]) -> Float[Array, "..."]:
+    """r^2, and beyond FAR = 10^6 its continuation FAR^2 (1 + 2 log(r / FAR)).
+
+    r is a distance in standard deviations. The square of the largest floats is not one; this
+    grows as far as floats do, and so orders even absurd outliers. Its gradient is zero out there:
+    what is so far from all that was expected does not say where to go.
+    """
+    is_far, distance_squared = _far(r)
+    return jnp.where(is_far, distance_squared, jnp.where(is_far, 0.0, r) ** 2)
+
+
+def _far(r: Float[Array, "..."]) -> tuple[Bool[Array, "..."], Float[Array, "..."]]:
+    """Say which distances are beyond FAR, and continue their squares."""
+    distance = jax.lax.stop_gradient(jnp.abs(r))
+    is_far = distance > FAR
+    bounded = jnp.minimum(distance, float(jnp.finfo(r.dtype).max))
+    # A harmless number where the branch is not taken, so that its gradient is not NaN.
+    return is_far, FAR**2 * (1.0 + 2.0 * jnp.log(jnp.where(is_far, bounded, FAR) / FAR))

@@ -94,6 +94,13 @@ class Mixture(AbstractDistribution):
         index = jax.random.categorical(key_index, self.log_weights)
         return _component(self.components, index).sample(key_event)
 
+    def complete(self, x: Array, key: PRNGKeyArray) -> Array:
+        """Draw a component by its weight given the observed elements, and the others from it."""
+        key_index, key_event = jax.random.split(key)
+        each = jax.vmap(lambda d: d.log_prob(x))(self.components)
+        index = jax.random.categorical(key_index, self.log_weights + each)
+        return _component(self.components, index).complete(x, key_event)
+
     def log_prob(self, x: Array) -> Float[Array, ""]:
         """log sum_i w_i p_i(x), observed elements only."""
         each = jax.vmap(lambda d: d.log_prob(x))(self.components)

@@ -17,13 +17,21 @@ from varfilter.observation import Observation
 Carry = PyTree
 
 
+def driven_carry(
+    filter: "AbstractFilter", model: AbstractModel, carry: Carry, u: Float[Array, " inputs"] | None
+) -> Carry:
+    """Fold u_t into what a filter carries; None is the input of models without any."""
+    return carry if u is None else filter.drive(model, carry, u)
+
+
 class Filtered(eqx.Module):
     """What a reader wants to know about one step (what the next step needs is the carry).
 
     - `prior`: the belief about z_t before x_t; `posterior`: the belief after it.
     - `prediction`: the distribution of x_t before it was seen.
     - `bound`: a lower bound on log p(x_t | x_<t) in nats (exact for `KalmanFilter`).
-    - `info`: what the family of filters adds.
+    - `info`: what the family of filters adds; its `num_fallbacks` counts the trajectories that
+      could not weigh x_t, however absurd it was, and went on as if it had not been seen.
     """
 
     prior: Any
@@ -33,8 +41,8 @@ class Filtered(eqx.Module):
     info: Any = None
 
     @property
-    def surprise(self) -> Float[Array, ""]:
-        """-bound: how unexpected x_t was, in nats."""
+    def surprise(self) -> Float[Array, "..."]:
+        """-bound: how unexpected x_t was, in nats (of each step, where there are many)."""
         return -self.bound
 
 
@@ -42,8 +50,24 @@ class AbstractFilter(eqx.Module):
     """A way to carry beliefs through time, one observation after another."""
 
     @abstractmethod
-    def init(self, model: AbstractModel, x0: Float[Array, " *event"] | None = None) -> Carry:
-        """The carry before the first step; `x0` is conditioned on, never scored."""
+    def init(
+        self,
+        model: AbstractModel,
+        x0: Float[Array, " *event"] | None = None,
+        key: PRNGKeyArray | None = None,
+    ) -> Carry:
+        """The carry before the first step; `x0` is conditioned on, never scored.
+
+        What is missing of `x0` is drawn by `key`, for each trajectory by itself.
+        """
+
+    def drive(self, model: AbstractModel, carry: Carry, u: Float[Array, " inputs"]) -> Carry:
+        """Fold the known input u_t into every state that is carried, before the step."""
+        raise TypeError(
+            f"`{type(self).__name__}` takes no known inputs, but `{type(model).__name__}` has"
+            f" {model.input_size}. Write its `drive`, or use `VariationalFilter` or"
+            " `ParticleFilter`."
+        )
 
     @abstractmethod
     def step(
@@ -86,6 +110,11 @@ def _first_carry(filter: AbstractFilter, model: AbstractModel) -> Carry:
     key = jax.eval_shape(lambda: jax.random.key(0))
     inner = getattr(filter, "inference", None)
     name = type(filter).__name__ + (f"({type(inner).__name__})" if inner is not None else "")
+    if model.input_size:
+        u = jax.ShapeDtypeStruct((model.input_size,), jnp.result_type(float))
+        before = eqx.filter_eval_shape(filter.drive, model, carry, u)
+        if difference := tree_difference(carry, before):
+            raise TypeError(f"`{name}.drive` must keep the carry that `init` makes: {difference}.")
     try:
         after, filtered = eqx.filter_eval_shape(filter.step, model, carry, x, key)
     except Exception as error:

@@ -1,5 +1,7 @@
 """The particle filter: many weighted trajectories, proposed by any inference method."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -10,8 +12,10 @@ from varfilter._arguments import kind, require_fraction, require_positive
 from varfilter._tree import select
 from varfilter.distributions import Mixture, Particles
 from varfilter.filters.base import AbstractFilter, Filtered
+from varfilter.filters.recovery import advance, finite_bound, is_lost
+from varfilter.filters.resampling import AbstractResampling, Systematic, equal_weights
 from varfilter.inference.base import AbstractInference, Memory
-from varfilter.model import AbstractModel, State, prediction
+from varfilter.model import AbstractModel, State, driven, prediction
 from varfilter.observation import Observation, fill_first, observe
 
 
@@ -24,25 +28,32 @@ class ParticleCarry(eqx.Module):
 
 
 class ParticleInfo(eqx.Module):
-    """Effective sample size after weighting, and whether the particles were resampled."""
+    """Effective sample size after weighting, and whether the particles were resampled.
+
+    `num_fallbacks` counts the particles that could not weigh x_t, and went on as if it had not
+    been seen; if none could, all keep the weights they had.
+    """
 
     effective_sample_size: Float[Array, ""]
     resampled: Bool[Array, ""]
+    num_fallbacks: Int[Array, ""]
 
 
 class ParticleFilter(AbstractFilter):
     """log p-hat(x_t | x_<t) = log sum_i W_i w_i,  w_i = p(x_t | z_i) p(z_i) / q(z_i).
 
-    Particles are resampled (systematically) when their effective sample size falls below
-    `resample_below` of their number: 0 never resamples, which makes the summed bound
-    IWAE's (Burda et al. 2016); 1 always does, which is FIVO's (Maddison et al. 2017); in
-    between it adapts. `ParticleFilter(Prior())` is the bootstrap filter. No gradient flows
-    through the choice of ancestors.
+    Particles are resampled when their effective sample size falls below `resample_below` of
+    their number: 0 never resamples, which makes the summed bound IWAE's (Burda et al. 2016);
+    1 always does, which is FIVO's (Maddison et al. 2017); in between it adapts.
+    `ParticleFilter(Prior())` is the bootstrap filter. `resampling` says how ancestors are chosen,
+    and what a gradient sees of the choice: `Systematic()`, nothing, or
+    `ScoredSystematic()`, all of it. Elements that are missing are drawn for each particle.
     """
 
     inference: AbstractInference
     num_particles: int = eqx.field(static=True)
     resample_below: float = eqx.field(static=True)
+    resampling: AbstractResampling
 
     def __init__(
         self,
@@ -50,6 +61,7 @@ class ParticleFilter(AbstractFilter):
         num_particles: int = 100,
         *,
         resample_below: float = 0.5,
+        resampling: AbstractResampling | None = None,
     ):
         if not isinstance(inference, AbstractInference):
             raise TypeError(
@@ -64,16 +76,36 @@ class ParticleFilter(AbstractFilter):
             "It is the effective sample size, as a fraction of `num_particles`, below which to"
             " resample.",
         )
+        self.resampling = Systematic() if resampling is None else resampling
+        if not isinstance(self.resampling, AbstractResampling):
+            raise TypeError(
+                "`resampling` must be `Systematic()` or `ScoredSystematic()`; got"
+                f" {kind(self.resampling)}."
+            )
 
     def init(
-        self, model: AbstractModel, x0: Float[Array, " *event"] | None = None
+        self,
+        model: AbstractModel,
+        x0: Float[Array, " *event"] | None = None,
+        key: PRNGKeyArray | None = None,
     ) -> ParticleCarry:
         """Put all particles into the model's initial state, equally weighted."""
-        one = (model.init(fill_first(model, x0)), self.inference.init(model))
-        states, memories = jax.tree.map(
-            lambda leaf: jnp.broadcast_to(leaf, (self.num_particles, *jnp.shape(leaf))), one
-        )
-        return ParticleCarry(states, memories, self._equal_weights())
+        memory = self.inference.init(model)
+        if x0 is None or key is None:
+            state = model.init(fill_first(model, x0, None))
+            states, memories = self._spread((state, memory))
+        else:  # each has drawn what is missing of x0 for itself
+            keys = jax.random.split(key, self.num_particles)
+            states = jax.vmap(lambda k: model.init(fill_first(model, x0, k)))(keys)
+            memories = self._spread(memory)
+        return ParticleCarry(states, memories, equal_weights(self.num_particles))
+
+    def drive(
+        self, model: AbstractModel, carry: ParticleCarry, u: Float[Array, " inputs"] | None
+    ) -> ParticleCarry:
+        """Fold u_t into the state of each particle."""
+        states = jax.vmap(lambda state: driven(model, state, u))(carry.states)
+        return ParticleCarry(states, carry.memories, carry.log_weights)
 
     def step(
         self,
@@ -87,13 +119,13 @@ class ParticleFilter(AbstractFilter):
         """Propose and weight each particle, resample if they have degenerated, advance."""
         key_propose, key_resample = jax.random.split(key)
 
-        def propose(state: State, memory: Memory, k: PRNGKeyArray):
+        def propose(state: State, memory: Memory, k: PRNGKeyArray) -> Any:
             key_infer, key_sample = jax.random.split(k)
             observation = observe(model, state, x)
             inferred = self.inference.infer(
                 model, state, memory, observation, key_infer, kl_weight=kl_weight
             )
-            prior = model.prior(state)
+            prior, expected = model.prior(state), prediction(model, state)
             q = select(observation.is_seen, inferred.posterior, prior)
             z = distributions.sample(q, key_sample)
             log_weight = (
@@ -101,34 +133,39 @@ class ParticleFilter(AbstractFilter):
                 + distributions.log_prob(prior, z)
                 - distributions.log_prob(q, z)
             )
-            next_state = model.advance(state, z, observation.features)
-            return next_state, inferred.memory, z, log_weight, prior, prediction(model, state)
+            lost = is_lost(observation.x, (q, z), log_weight)
+            if not isinstance(x, Observation):
+                log_weight = jnp.where(lost, expected.log_prob(x), log_weight)
+            z, next_state = advance(model, state, prior, z, x, lost, key_sample)
+            next_memory = select(lost, memory, inferred.memory)
+            return next_state, next_memory, z, finite_bound(log_weight), lost, prior, expected
 
         keys = jax.random.split(key_propose, self.num_particles)
-        states, memories, zs, log_w, priors, predictions = jax.vmap(propose)(
+        states, memories, zs, log_w, lost, priors, predictions = jax.vmap(propose)(
             carry.states, carry.memories, keys
         )
 
-        joint = carry.log_weights + log_w
-        bound = jax.nn.logsumexp(joint)
-        log_weights = joint - bound
+        bound = jax.nn.logsumexp(carry.log_weights + log_w)
+        # What no particle can weigh says nothing of any of them.
+        joint = carry.log_weights + jnp.where(jnp.all(lost), 0.0, log_w)
+        log_weights = joint - jax.nn.logsumexp(joint)
         posterior = Particles(zs, log_weights)
         size = posterior.effective_sample_size
         resampled = size < self.resample_below * self.num_particles
         if self.resample_below == 1.0:
             resampled = jnp.array(True)  # FIVO: also when all weights happen to be equal
 
-        ancestors = systematic(log_weights, key_resample)
+        ancestors, equal = self.resampling(log_weights, key_resample)
         moved = jax.tree.map(lambda leaf: leaf[ancestors], (states, memories))
         states, memories = select(resampled, moved, (states, memories))
-        log_weights = jnp.where(resampled, self._equal_weights(), log_weights)
+        log_weights = jnp.where(resampled, equal, log_weights)
 
         filtered = Filtered(
             _mixture(priors, carry.log_weights),
             posterior,
             _mixture(predictions, carry.log_weights),
             bound,
-            ParticleInfo(size, resampled),
+            ParticleInfo(size, resampled, jnp.sum(lost)),
         )
         return ParticleCarry(states, memories, log_weights), filtered
 
@@ -137,27 +174,10 @@ class ParticleFilter(AbstractFilter):
         index = jax.random.categorical(key, carry.log_weights)
         return jax.tree.map(lambda leaf: leaf[index], carry.states)
 
-    def _equal_weights(self) -> Float[Array, " num_particles"]:
-        # With a dtype: a weakly typed carry would make a stream compile its step twice.
-        log_weight = -jnp.log(jnp.asarray(self.num_particles, jnp.result_type(float)))
-        return jnp.full((self.num_particles,), log_weight)
-
-
-def systematic(
-    log_weights: Float[Array, " num_particles"], key: PRNGKeyArray
-) -> Int[Array, " num_particles"]:
-    """Draw ancestors systematically, all by one uniform number, which keeps their variance low.
-
-    Particle i appears floor or ceil of N w_i times, N w_i on average.
-    """
-    num_particles = log_weights.shape[0]
-    weights = jax.nn.softmax(log_weights)
-    offset = jax.random.uniform(key, (), weights.dtype)
-    positions = (jnp.arange(num_particles, dtype=weights.dtype) + offset) / num_particles
-    cumulative = jnp.cumsum(weights)
-    # The last sum may fall short of 1 by rounding; no position may fall beyond it.
-    indices = jnp.searchsorted(cumulative, positions * cumulative[-1])
-    return jnp.clip(indices, 0, num_particles - 1)
+    def _spread(self, tree: Any) -> Any:
+        return jax.tree.map(
+            lambda leaf: jnp.broadcast_to(leaf, (self.num_particles, *jnp.shape(leaf))), tree
+        )
 
 
 def _mixture(components, log_weights):

@@ -5,13 +5,14 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from varfilter._arguments import kind, require_positive
 from varfilter._tree import select
 from varfilter.filters.base import AbstractFilter, Filtered
+from varfilter.filters.recovery import advance, finite_bound, is_lost
 from varfilter.inference.base import AbstractInference, Inferred, Memory
-from varfilter.model import AbstractModel, Latent, State, prediction
+from varfilter.model import AbstractModel, Latent, State, driven, prediction
 from varfilter.objective import FreeEnergy, free_energy
 from varfilter.observation import Observation, fill_first, observe
 
@@ -24,16 +25,20 @@ class VariationalCarry(eqx.Module):
 
 
 class VariationalInfo(eqx.Module):
-    """F_t with its parts, and F_t by iteration: at the prior, ..., after the last update."""
+    """F_t with its parts, and F_t by iteration: at the prior, ..., after the last update.
+
+    `num_fallbacks` is 1 where x_t could not be weighed: the posterior is then the prior.
+    """
 
     free_energy: Float[Array, ""]
     reconstruction: Float[Array, ""]
     kl: Float[Array, ""]
     free_energies: Float[Array, " iterates"]
+    num_fallbacks: Int[Array, ""]
 
 
 class Trace(eqx.Module):
-    """One step opened up for learning: the inputs and outputs of each of its three parts."""
+    """One step opened up for learning: what inference saw and found, and the draw z_t."""
 
     observation: Observation
     inferred: Inferred
@@ -48,7 +53,8 @@ class VariationalFilter(AbstractFilter):
 
     At each step: p = prior(state); q = inference(p, x_t); F_t estimated from `num_samples`
     draws of q, the first of which is the z_t that is passed on. `bound` is -F_t. A step
-    without any observation has q = p and adds nothing.
+    without any observation has q = p and adds nothing; elements that are missing are drawn
+    from the emission at z_t before the recurrence takes them in.
     """
 
     inference: AbstractInference
@@ -64,10 +70,19 @@ class VariationalFilter(AbstractFilter):
         self.num_samples = require_positive("num_samples", num_samples)
 
     def init(
-        self, model: AbstractModel, x0: Float[Array, " *event"] | None = None
+        self,
+        model: AbstractModel,
+        x0: Float[Array, " *event"] | None = None,
+        key: PRNGKeyArray | None = None,
     ) -> VariationalCarry:
         """Begin in the model's initial state."""
-        return VariationalCarry(model.init(fill_first(model, x0)), self.inference.init(model))
+        return VariationalCarry(model.init(fill_first(model, x0, key)), self.inference.init(model))
+
+    def drive(
+        self, model: AbstractModel, carry: VariationalCarry, u: Float[Array, " inputs"] | None
+    ) -> VariationalCarry:
+        """Fold u_t into the state of the one trajectory."""
+        return VariationalCarry(driven(model, carry.state, u), carry.memory)
 
     def step(
         self,
@@ -80,18 +95,26 @@ class VariationalFilter(AbstractFilter):
     ) -> tuple[VariationalCarry, Filtered]:
         """Predict, update, advance."""
         trace = self.trace(model, carry, x, key, kl_weight=kl_weight)
-        values = trace.free_energy
+        prior, expected = model.prior(carry.state), prediction(model, carry.state)
+        values, seen = trace.free_energy, trace.observation.x
+        lost = is_lost(seen, (trace.posterior, trace.z), -values.total)
+
+        bound = -values.total
+        if not isinstance(x, Observation):
+            bound = jnp.where(lost, expected.log_prob(seen), bound)
+        bound = finite_bound(bound)
+        _, state = advance(model, carry.state, prior, trace.z, x, lost, trace.key)
+        memory = select(lost, carry.memory, trace.inferred.memory)
+        posterior = select(lost, prior, trace.posterior)
         info = VariationalInfo(
-            values.total, values.reconstruction, values.kl, self.free_energies(trace)
+            -bound,
+            jnp.where(lost, -bound, values.reconstruction),
+            jnp.where(lost, 0.0, values.kl),
+            jnp.where(lost, -bound, self.free_energies(trace)),
+            lost.astype(jnp.int32),
         )
-        filtered = Filtered(
-            model.prior(carry.state),
-            trace.posterior,
-            prediction(model, carry.state),
-            -values.total,
-            info,
-        )
-        return self.advance(model, carry, trace), filtered
+        filtered = Filtered(prior, posterior, expected, bound, info)
+        return VariationalCarry(state, memory), filtered
 
     def trace(
         self,
@@ -122,13 +145,6 @@ class VariationalFilter(AbstractFilter):
         # Without an observation q = p throughout, and F = 0.
         before = jnp.where(trace.observation.is_seen, trace.inferred.free_energies, 0.0)
         return jnp.concatenate([before, last[None]])
-
-    def advance(
-        self, model: AbstractModel, carry: VariationalCarry, trace: Trace
-    ) -> VariationalCarry:
-        """Fold (x_t, z_t) into the state."""
-        state = model.advance(carry.state, trace.z, trace.observation.features)
-        return VariationalCarry(state, trace.inferred.memory)
 
     def draw(self, model: AbstractModel, carry: VariationalCarry, key: PRNGKeyArray) -> State:
         """Return the state of the one sampled trajectory."""

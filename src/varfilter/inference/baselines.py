@@ -44,7 +44,7 @@ class VRNNPosterior(eqx.Module):
         require_all_positive(hidden_size=hidden_size, num_layers=num_layers)
         require_key(key)
         key_trunk, key_out = jax.random.split(key)
-        in_size = model.data_features.out_size + model.lstm.hidden_size
+        in_size = model.data_features.out_size + model.lstm.hidden_size + model.input_size
         self.trunk = Dense(
             in_size,
             hidden_size,
@@ -56,8 +56,9 @@ class VRNNPosterior(eqx.Module):
         self.out = LatentHead(hidden_size, model.latent_size, keys=jax.random.split(key_out))
 
     def __call__(self, prior: Normal, state: VRNNState, observation: Observation) -> Normal:
-        """Return q(z_t | x_t, h_{t-1})."""
-        return self.out(self.trunk(jnp.concatenate([observation.features.units, state.hidden])))
+        """Return q(z_t | x_t, h_{t-1}, u_t)."""
+        inputs = [observation.features.units, state.hidden, state.u]
+        return self.out(self.trunk(jnp.concatenate(inputs)))
 
 
 class SRNNPosterior(eqx.Module):
@@ -81,15 +82,15 @@ class SRNNPosterior(eqx.Module):
         require_all_positive(hidden_size=hidden_size, num_layers=num_layers)
         require_key(key)
         key_trunk, key_out = jax.random.split(key)
-        in_size = model.lstm.in_size + model.lstm.hidden_size
+        in_size = model.lstm.in_size + model.lstm.hidden_size + model.input_size
         self.trunk = Dense(
             in_size, hidden_size, num_layers, activation=clipped_leaky_relu, key=key_trunk
         )
         self.out = LatentHead(hidden_size, model.latent_size, keys=jax.random.split(key_out))
 
     def __call__(self, prior: Normal, state: SRNNState, observation: Observation) -> Normal:
-        """Return q(z_t | x_t, h_t)."""
-        inputs = jnp.concatenate([jnp.ravel(observation.filled), state.hidden])
+        """Return q(z_t | x_t, h_t, u_t)."""
+        inputs = jnp.concatenate([jnp.ravel(observation.filled), state.hidden, state.u])
         return self.out(self.trunk(inputs))
 
 
@@ -119,7 +120,7 @@ class SRNNResidualPosterior(eqx.Module):
         require_all_positive(trunk_size=trunk_size, num_layers=num_layers, hidden_size=hidden_size)
         require_key(key)
         keys = jax.random.split(key, 5)
-        in_size = model.lstm.in_size + model.lstm.hidden_size
+        in_size = model.lstm.in_size + model.lstm.hidden_size + model.input_size
         latent_size = model.latent_size
 
         def dense(in_size: int, out_size: int, count: int, key: PRNGKeyArray) -> Dense:
@@ -132,8 +133,8 @@ class SRNNResidualPosterior(eqx.Module):
         self.log_var = linear(hidden_size, latent_size, key=keys[4])
 
     def __call__(self, prior: Normal, state: SRNNState, observation: Observation) -> Normal:
-        """Return q(z_t | x_t, h_t, z_{t-1})."""
-        inputs = jnp.concatenate([jnp.ravel(observation.filled), state.hidden])
+        """Return q(z_t | x_t, h_t, z_{t-1}, u_t)."""
+        inputs = jnp.concatenate([jnp.ravel(observation.filled), state.hidden, state.u])
         seen = jnp.concatenate([self.trunk(inputs), state.z])
         mean = prior.mean + self.mean(self.mean_hidden(seen))
         return Normal(mean, self.log_var(self.log_var_hidden(seen))).stabilised()

@@ -12,7 +12,7 @@ from varfilter.observation import Observation
 
 
 class Exact(AbstractInference):
-    """q = p(z_t | z_{t-1}, x_t), in closed form; for `LinearGaussian` alone.
+    """q = p(z_t | x_<t, z_<t, x_t), in closed form; for `LinearGaussian` alone.
 
     With it, F_t = -log p(x_t | z_{t-1}) exactly: the optimum of the recursion in which the past
     is one sampled path. In a `ParticleFilter` it is the locally optimal proposal.

@@ -31,9 +31,11 @@ class EndToEnd(eqx.Module):
     """The learner for any filter: d/d(θ, φ) of the summed -bound, through every step.
 
     This is the true gradient of the evidence bound of `Amortized` and `Recurrent` inference, of
-    the IWAE and FIVO bounds of a `ParticleFilter`, and of the exact likelihood of a
+    the IWAE bound of a `ParticleFilter` that never resamples, and of the exact likelihood of a
     `KalmanFilter`. (The original code detached z, so that its baselines learned nothing from
-    later steps.)
+    later steps.) With resampling (FIVO) it is biased, for no gradient passes the choice of
+    ancestors, unless the filter has `resampling=ScoredSystematic()`: it then goes to the score,
+    d log p(x) / dθ, as the number of particles grows, at the price of a higher variance.
     """
 
     theta: optax.GradientTransformation | None = eqx.field(static=True)
@@ -64,10 +66,11 @@ class EndToEnd(eqx.Module):
         *,
         mask: Any = None,
         x0: Any = None,
+        us: Any = None,
         kl_weight: float | Float[Array, ""] = 1.0,
     ) -> tuple[LearnerState, Metrics]:
-        """Update θ and φ once, on a batch (batch, time, *event)."""
-        batch = require_sequences(state, xs, mask, x0, key, complete=self.complete)
+        """Update θ and φ once, on a batch (batch, time, *event); `us` are known inputs."""
+        batch = require_sequences(state, xs, mask, x0, us, key, complete=self.complete)
         return _update(self, state, batch, key, require_weight("kl_weight", kl_weight))
 
 
@@ -109,13 +112,16 @@ def filter_batch(
 ) -> Filtered:
     """Filter each sequence with a key of its own; every field gets the axes (batch, time)."""
 
-    def sequence(xs: Array, mask: Array, x0: Array | None, key: PRNGKeyArray) -> Filtered:
+    def sequence(
+        xs: Array, mask: Array, x0: Array | None, us: Array | None, key: PRNGKeyArray
+    ) -> Filtered:
         return run(
-            filter, model, xs, key, x0=x0, mask=mask, complete=complete, kl_weight=kl_weight
-        )[1]
+            filter, model, xs, key,
+            us=us, x0=x0, mask=mask, complete=complete, kl_weight=kl_weight,
+        )[1]  # fmt: skip
 
     keys = jax.random.split(key, batch.xs.shape[0])
-    return jax.vmap(sequence)(batch.xs, batch.mask, batch.x0, keys)
+    return jax.vmap(sequence)(batch.xs, batch.mask, batch.x0, batch.us, keys)
 
 
 def averages(filtered: Filtered, mask: Array) -> dict[str, Any]:

@@ -12,19 +12,20 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from varfilter._tree import select
-from varfilter.model import AbstractModel, Latent, State
-from varfilter.observation import fill_first
+from varfilter.model import AbstractModel, Latent, State, driven
 
 
 class Transition(eqx.Module):
-    """One step of the recurrence as it happened: state_{t+1} = advance(state, z, embed(filled)).
+    """One step of the recurrence as it was: state_{t+1} = advance(drive(state, u), z, embed(told)).
 
-    Where `exists` is False the step is padding, and the state stayed as it was.
+    `told` is x_t with its missing elements drawn. Where `exists` is False the step is padding,
+    and the state stayed as it was.
     """
 
     state: State
+    u: Float[Array, "..."] | None
     z: Latent
-    filled: Float[Array, "..."]  # one step, or with the axes (batch, time)
+    told: Float[Array, "..."]  # one step, or with the axes (batch, time)
     exists: Bool[Array, "..."]
 
 
@@ -37,13 +38,14 @@ def recurrence_gradient(
     """Compute dL/dθ through the states, where dL/dstate_t = `gradients`, (batch, time, ...).
 
     With λ_t = dL/dstate_t + (d state_{t+1} / d state_t)^T λ_{t+1}, it is the sum over t of
-    (d state_t / dθ)^T λ_t, each state_t seen as a function of its own transition's θ.
+    (d state_t / dθ)^T λ_t, each state_t seen as a function of its own transition's θ. Nothing of
+    `x0` is missing any more.
     """
     initial, adjoints = jax.vmap(lambda *parts: _adjoints(model, *parts))(transitions, gradients)
 
     def inner_products(model: AbstractModel) -> Float[Array, ""]:
         def first(x0: Array | None, adjoint: Any) -> Float[Array, ""]:
-            return _inner(adjoint, model.init(fill_first(model, x0)))
+            return _inner(adjoint, model.init(x0))
 
         def later(transition: Transition, adjoint: Any) -> Float[Array, ""]:
             value = _inner(adjoint, _advance(model, transition))
@@ -58,14 +60,14 @@ def recurrence_gradient(
 
 def _adjoints(model: AbstractModel, transitions: Transition, gradients: Any) -> tuple[Any, Any]:
     """Compute λ of the first state, and λ of the state after each step, of one sequence."""
-    features = jax.vmap(model.embed)(transitions.filled)
+    features = jax.vmap(model.embed)(transitions.told)
 
     def step(after: Any, inputs: Any) -> tuple[Any, Any]:
         transition, features, gradient = inputs
         moving, fixed = eqx.partition(transition.state, eqx.is_inexact_array)
 
         def advance(moving: Any) -> Any:
-            state = eqx.combine(moving, fixed)
+            state = driven(model, eqx.combine(moving, fixed), transition.u)
             return _moving(model.advance(state, transition.z, features))
 
         (pulled,) = jax.vjp(advance, moving)[1](after)
@@ -77,7 +79,8 @@ def _adjoints(model: AbstractModel, transitions: Transition, gradients: Any) -> 
 
 
 def _advance(model: AbstractModel, transition: Transition) -> State:
-    return model.advance(transition.state, transition.z, model.embed(transition.filled))
+    state = driven(model, transition.state, transition.u)
+    return model.advance(state, transition.z, model.embed(transition.told))
 
 
 def _inner(adjoint: Any, state: State) -> Float[Array, ""]:

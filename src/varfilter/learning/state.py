@@ -16,6 +16,7 @@ from varfilter.contracts import (
     as_observations,
     observation_shape,
     require_complete,
+    require_inputs,
     tree_difference,
 )
 from varfilter.filters.base import AbstractFilter, require_fitting
@@ -59,11 +60,15 @@ class Metrics(eqx.Module):
 
 
 class Sequences(eqx.Module):
-    """A checked batch: xs (batch, time, *event), mask (batch, time), x0 (batch, *event) or None."""
+    """A checked batch: xs (batch, time, *event), mask (batch, time), x0 (batch, *event) or None.
+
+    `us` are the known inputs (batch, time, inputs) of a model that has them, else None.
+    """
 
     xs: Float[Array, "batch time *event"]
     mask: Bool[Array, "batch time"]
     x0: Float[Array, "batch *event"] | None
+    us: Float[Array, "batch time inputs"] | None = None
 
 
 def init_state(
@@ -96,7 +101,7 @@ def require_optimizers(
 
 
 def require_sequences(
-    state: Any, xs: Any, mask: Any, x0: Any, key: PRNGKeyArray, *, complete: bool
+    state: Any, xs: Any, mask: Any, x0: Any, us: Any, key: PRNGKeyArray, *, complete: bool
 ) -> Sequences:
     """Return a checked batch of sequences of the shape that the learned model has."""
     if not isinstance(state, LearnerState):
@@ -124,7 +129,7 @@ def require_sequences(
             raise ValueError(
                 f"`x0` must have shape {(xs.shape[0], *event)} (batch, *event); got {x0.shape}."
             )
-    return Sequences(xs, mask, x0)
+    return Sequences(xs, mask, x0, require_inputs("us", us, state.model, xs.shape[:2]))
 
 
 def guarded_update(

@@ -12,13 +12,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Key, PRNGKeyArray
 
 from varfilter._arguments import require_positive, require_weight
 from varfilter.devices import spread
-from varfilter.filtering import Belief, scan_steps
+from varfilter.filtering import FIRST, Belief, scan_steps
 from varfilter.filters.base import AbstractFilter
-from varfilter.filters.variational import VariationalFilter
+from varfilter.filters.variational import VariationalCarry, VariationalFilter
 from varfilter.inference.base import AbstractInference
 from varfilter.learning.recurrence import Transition, recurrence_gradient
 from varfilter.learning.state import (
@@ -33,9 +33,9 @@ from varfilter.learning.state import (
     require_optimizers,
     require_sequences,
 )
-from varfilter.model import AbstractModel, Latent, State
+from varfilter.model import AbstractModel, Latent, State, driven
 from varfilter.objective import FreeEnergy, free_energy
-from varfilter.observation import Observation, embed_ahead
+from varfilter.observation import Observation, draw_missing, embed_ahead, fill_first
 
 
 class TimeParallel(eqx.Module):
@@ -81,19 +81,29 @@ class TimeParallel(eqx.Module):
         *,
         mask: Any = None,
         x0: Any = None,
+        us: Any = None,
         kl_weight: float | Float[Array, ""] = 1.0,
     ) -> tuple[LearnerState, Metrics]:
-        """Update θ once and φ `num_phi_steps` times, on a batch (batch, time, *event)."""
-        batch = require_sequences(state, xs, mask, x0, key, complete=self.complete)
+        """Update θ once and φ `num_phi_steps` times, on a batch (batch, time, *event).
+
+        `us`, (batch, time, inputs), are the known inputs of a model that has them.
+        """
+        batch = require_sequences(state, xs, mask, x0, us, key, complete=self.complete)
         return _update(self, state, batch, key, require_weight("kl_weight", kl_weight))
 
 
 class Problem(eqx.Module):
-    """One step of one sequence as the filter met it: all that learning it needs."""
+    """One step of one sequence as the filter met it: all that learning it needs.
+
+    Of x_t, `filled` is what the inference saw (missing elements as predicted), and `told` what
+    the recurrence took in (missing elements as drawn).
+    """
 
     state: State
+    u: Float[Array, " inputs"] | None
     x: Float[Array, " *event"]
     filled: Float[Array, " *event"]
+    told: Float[Array, " *event"]
     posterior: Any
     z: Latent
     record: Any
@@ -132,10 +142,10 @@ def _update(
     model = state.model
     filter = require_local(state.filter)
     key_filter, key_slices = jax.random.split(key)
-    problems, free_energies = record_problems(
+    problems, x0, free_energies = record_problems(
         model, filter, batch, key_filter, kl_weight, complete=learner.complete
     )
-    theta_gradient, scored = theta_gradients(model, filter, batch.x0, problems, kl_weight)
+    theta_gradient, scored = theta_gradients(model, filter, x0, problems, kl_weight)
     model_after, theta_state, skipped = guarded_update(
         learner.theta, state.theta_state, model, theta_gradient
     )
@@ -186,29 +196,51 @@ def record_problems(
     kl_weight: Array,
     *,
     complete: bool,
-) -> tuple[Problem, Float[Array, "batch time iterates"]]:
+) -> tuple[Problem, Float[Array, "batch *event"] | None, Float[Array, "batch time iterates"]]:
     """Part 1: filter without a tape; every field gets the axes (batch, time).
 
-    Also returns F_t by iteration but for the last, which part 2 computes from the same draw.
+    Also returns the first frames with what was missing of them drawn, and F_t by iteration but
+    for the last, which part 2 computes from the same draw.
     """
 
-    def sequence(xs: Array, mask: Array, x0: Array | None, key: PRNGKeyArray) -> Any:
-        def take(belief: Belief, x: Any, exists: Array, key: PRNGKeyArray) -> Any:
-            trace = filter.trace(model, belief.carry, x, key, kl_weight=kl_weight)
+    def sequence(
+        xs: Array, mask: Array, x0: Array | None, us: Array | None, key: PRNGKeyArray
+    ) -> Any:
+        def take(belief: Belief, x_and_u: Any, exists: Array, key: PRNGKeyArray) -> Any:
+            x, u = x_and_u
+            carry = filter.drive(model, belief.carry, u)
+            trace = filter.trace(model, carry, x, key, kl_weight=kl_weight)
             seen = trace.observation
+            told = draw_missing(model, carry.state, trace.z, x, trace.key)
             problem = Problem(
-                belief.carry.state, seen.x, seen.filled, trace.posterior, trace.z,
+                belief.carry.state, u, seen.x, seen.filled, told.filled, trace.posterior, trace.z,
                 trace.inferred.record, trace.key, exists, exists & seen.is_seen,
             )  # fmt: skip
-            after = filter.advance(model, belief.carry, trace)
+            state = model.advance(carry.state, trace.z, told.features)
+            after = VariationalCarry(state, trace.inferred.memory)
             return after, (problem, filter.free_energies(trace)[:-1])
 
         first = Belief(filter.init(model, x0), jnp.zeros((), jnp.int32))
-        inputs = embed_ahead(model, xs) if complete else xs
-        return scan_steps(take, first, inputs, mask, key)[1]
+        seen = embed_ahead(model, xs) if complete else xs
+        return scan_steps(take, first, (seen, us), mask, key)[1]
 
     keys = jax.random.split(key, batch.xs.shape[0])
-    return jax.vmap(sequence)(batch.xs, batch.mask, batch.x0, keys)
+    x0 = drawn_first(model, batch.x0, keys)
+    problems, free_energies = jax.vmap(sequence)(batch.xs, batch.mask, x0, batch.us, keys)
+    return problems, x0, free_energies
+
+
+def drawn_first(
+    model: AbstractModel, x0: Float[Array, "batch *event"] | None, keys: Key[Array, " batch"]
+) -> Float[Array, "batch *event"] | None:
+    """Draw what is missing of each sequence's first frame, as `start` does with its key."""
+    if x0 is None:
+        return None
+
+    def drawn(x0: Array, key: PRNGKeyArray) -> Any:
+        return fill_first(model, x0, jax.random.fold_in(jax.random.fold_in(key, 0), FIRST))
+
+    return jax.vmap(drawn)(x0, keys)
 
 
 def theta_gradients(
@@ -224,6 +256,7 @@ def theta_gradients(
         model, states = eqx.combine(free, fixed)
 
         def step_loss(problem: Problem, state: State) -> Scored:
+            state = driven(model, state, problem.u)
             prior = model.prior(state)
             return Scored(prior, free_energy(
                 problem.posterior, model, state, problem.x, problem.key,
@@ -235,7 +268,7 @@ def theta_gradients(
 
     free, fixed = eqx.partition((model, problems.state), eqx.is_inexact_array)
     (direct, of_states), scored = jax.grad(loss, has_aux=True)(free, fixed)
-    transitions = Transition(problems.state, problems.z, problems.filled, problems.exists)
+    transitions = Transition(problems.state, problems.u, problems.z, problems.told, problems.exists)
     through_states = recurrence_gradient(model, x0, transitions, of_states)
     return jax.tree.map(jnp.add, direct, through_states), scored
 
@@ -270,12 +303,13 @@ def inference_loss(
     inference: AbstractInference = filter.inference
     # Recurrent features are not the inference's to change: it sees x_t through `filled` alone.
     observation = Observation(problem.x, problem.filled, None)
+    state = driven(model, problem.state, problem.u)
     num_iterations = jax.tree.leaves(problem.record)[0].shape[0]
 
     def iteration_loss(record: Any, index: Array) -> Float[Array, ""]:
         q = inference.revise(record, observation)
         return free_energy(
-            q, model, problem.state, problem.x, jax.random.fold_in(problem.key, index),
+            q, model, state, problem.x, jax.random.fold_in(problem.key, index),
             prior=prior, num_samples=filter.num_samples, kl_weight=kl_weight,
         ).total  # fmt: skip
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from varfilter._arguments import require_all_positive, require_key
+from varfilter._arguments import require_all_positive, require_input_size, require_key
 from varfilter.distributions import Normal
 from varfilter.model import AbstractModel
 from varfilter.models.heads import BernoulliHead, LatentHead, as_shape, num_elements
@@ -16,11 +16,12 @@ from varfilter.nn import LSTM, Dense
 
 
 class SRNNState(eqx.Module):
-    """h_t (a function of x_<t) with the LSTM's cell, and z_{t-1}."""
+    """h_t (a function of x_<t) with the LSTM's cell, z_{t-1}, and the known input u_t."""
 
     hidden: Float[Array, " hidden"]
     cell: Float[Array, " hidden"]
     z: Float[Array, " latent"]
+    u: Float[Array, " inputs"]
 
 
 class SRNN(AbstractModel):
@@ -28,7 +29,8 @@ class SRNN(AbstractModel):
 
     After Fraccaro et al. (2016), with the past alone; the defaults are the paper's model of
     music. `head` maps the decoder's last layer to the distribution of x_t: `BernoulliHead`,
-    `NormalHead`, or your own.
+    `NormalHead`, or your own. With `input_size` known inputs a step, the prior and the decoder
+    see u_t beside the rest, and the LSTM takes it in with x_t.
     """
 
     lstm: LSTM
@@ -38,6 +40,7 @@ class SRNN(AbstractModel):
     head: Any
     z0: Float[Array, " latent"]
     latent_size: int = eqx.field(static=True)
+    input_size: int = eqx.field(static=True)
 
     def __init__(
         self,
@@ -49,6 +52,7 @@ class SRNN(AbstractModel):
         num_prior_layers: int = 1,
         decoder_size: int = 500,
         num_decoder_layers: int = 2,
+        input_size: int = 0,
         head: Callable[..., Any] = BernoulliHead,
         key: PRNGKeyArray,
     ):
@@ -63,8 +67,10 @@ class SRNN(AbstractModel):
         require_key(key)
         keys = jax.random.split(key, 6)
         shape = as_shape(observation_shape)
-        joint = recurrent_size + latent_size
-        self.lstm = LSTM(num_elements(shape), recurrent_size, key=keys[0])
+        self.input_size = require_input_size(input_size)
+        joint = recurrent_size + latent_size + input_size
+        late_size = input_size or None
+        self.lstm = LSTM(num_elements(shape), recurrent_size, late_size=late_size, key=keys[0])
         self.prior_trunk = Dense(
             joint, prior_size, num_prior_layers, activation=clipped_leaky_relu, key=keys[1]
         )
@@ -81,23 +87,29 @@ class SRNN(AbstractModel):
         hidden = self.lstm.init()
         if x0 is not None:
             hidden = self.lstm(self.embed(x0), hidden)
-        return SRNNState(*hidden, self.z0)
+        return SRNNState(*hidden, self.z0, jnp.zeros((self.input_size,)))
+
+    def drive(self, state: SRNNState, u: Float[Array, " inputs"]) -> SRNNState:
+        """Keep u_t for the prior, the decoder and the LSTM."""
+        return SRNNState(state.hidden, state.cell, state.z, u)
 
     def embed(self, x: Float[Array, " *event"]) -> Float[Array, " gates"]:
         """Compute what x_t adds to the LSTM's gates."""
         return self.lstm.project(jnp.ravel(x))
 
     def prior(self, state: SRNNState) -> Normal:
-        """p(z_t | z_{t-1}, x_<t)."""
-        return self.prior_head(self.prior_trunk(jnp.concatenate([state.hidden, state.z])))
+        """p(z_t | z_{t-1}, x_<t, u_<=t)."""
+        inputs = jnp.concatenate([state.hidden, state.z, state.u])
+        return self.prior_head(self.prior_trunk(inputs))
 
     def emission(self, state: SRNNState, z: Float[Array, " latent"]) -> Any:
-        """p(x_t | z_t, x_<t)."""
-        return self.head(self.decoder(jnp.concatenate([state.hidden, z])))
+        """p(x_t | z_t, x_<t, u_<=t)."""
+        return self.head(self.decoder(jnp.concatenate([state.hidden, z, state.u])))
 
     def advance(self, state: SRNNState, z: Array, features: Array) -> SRNNState:
-        """Feed x_t to the LSTM; keep z_t."""
-        return SRNNState(*self.lstm(features, (state.hidden, state.cell)), z)
+        """Feed x_t and u_t to the LSTM; keep z_t."""
+        hidden = self.lstm(features, (state.hidden, state.cell), state.u)
+        return SRNNState(*hidden, z, state.u)
 
 
 def clipped_leaky_relu(x: Array) -> Array:

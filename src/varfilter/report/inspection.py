@@ -177,7 +177,8 @@ def _inspected(
         return after, (jnp.mean(means, axis=0), low, high, ranks, reconstruction, -bound)
 
     mask = jnp.ones((len(xs) - 1,), bool)
-    return scan_steps(take, start(filter, model, xs[0]), xs[1:], mask, key_filter)[1]
+    first = start(filter, model, xs[0], key_filter)
+    return scan_steps(take, first, xs[1:], mask, key_filter)[1]
 
 
 def _step(
@@ -187,9 +188,9 @@ def _step(
     if not isinstance(filter, VariationalFilter):
         after, filtered = filter.step(model, carry, x, key)
         return after, None, filtered.bound
-    trace = filter.trace(model, carry, x, key)
-    emission = model.emission(carry.state, trace.z)
-    return filter.advance(model, carry, trace), emission.mean, -trace.free_energy.total
+    emission = model.emission(carry.state, filter.trace(model, carry, x, key).z)
+    after, filtered = filter.step(model, carry, x, key)
+    return after, emission.mean, filtered.bound
 
 
 def _rank(x: Array, samples: Array, half_widths: Array, key: PRNGKeyArray) -> Array:

@@ -55,7 +55,7 @@ class AppliedRun:
 
     def started(self, x0: np.ndarray) -> Belief:
         """The belief after the first observation, which is conditioned on and not scored."""
-        return _start(self.filter, self.model, jnp.asarray(x0))
+        return _start(self.filter, self.model, jnp.asarray(x0), self.key)
 
     def predict(self, belief: Belief) -> Predicted:
         """What is expected next, with the run's number of draws."""

@@ -142,7 +142,7 @@ def _converged() -> list[Row]:
     xs = _with_gaps(_observations(model, 12))
     key_z, key_descend = jax.random.split(jax.random.key(4))
     zs = generate(model, len(xs), key_z)[1]
-    states = jax.vmap(lambda z: model.advance(model.initial, z, None))(zs)
+    states = jax.vmap(lambda z: model.advance(model.init(None), z, None))(zs)
     num_iterations = 1500
     descend = GradientDescent(
         optax.adam(optax.cosine_decay_schedule(0.1, num_iterations)),
@@ -172,7 +172,7 @@ def _exact_step() -> list[Row]:
         model = _linear_gaussian()
         xs = _with_gaps(_observations(model, 12))
         found, _, log_evidences = jax.jit(
-            jax.vmap(lambda x: kalman_update(model, model.initial, x))
+            jax.vmap(lambda x: kalman_update(model, model.init(None), x))
         )(xs)
         covariances = jax.vmap(lambda posterior: posterior.covariance)(found)
         initial = model.initial
@@ -213,11 +213,11 @@ def _gradient_differences(num_iterations: int) -> dict[str, float]:
 
     @eqx.filter_jit
     def parallel(model: AbstractModel, filter: VariationalFilter) -> tuple[Any, Any]:
-        problems, _ = time_parallel.record_problems(
+        problems, _, _ = time_parallel.record_problems(
             model, filter, batch, key, weight, complete=False
         )
         theta, states = time_parallel.theta_gradients(model, filter, None, problems, weight)
-        flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), (problems, states))
+        flat = jax.tree.map(lambda leaf: leaf.reshape(12, *leaf.shape[2:]), (problems, states))
         return theta, time_parallel.phi_gradients(filter, model, flat[0], flat[1], weight)
 
     got = parallel(model, filter)

@@ -52,7 +52,9 @@ def check_filter(
         if xs.shape[0] < 2:
             raise ValueError(f"`xs` must have at least 2 steps to be cut; got {xs.shape[0]}.")
     key_data, key = jax.random.split(key)
-    xs = np.asarray(roll_out(model, xs, num_steps, key_data).xs)
+    rollout = roll_out(model, xs, num_steps, key_data)
+    xs = np.asarray(rollout.xs)
+    us = None if rollout.us is None else np.asarray(rollout.us)
     time, half = xs.shape[0], xs.shape[0] // 2
 
     padded = np.concatenate([xs[:half], np.zeros_like(xs[half:])])
@@ -60,7 +62,7 @@ def check_filter(
     masks = np.ones((4, time), bool)
     masks[PADDED, half:] = False
     first = stacked([start(filter, model)] * 4)
-    (beliefs, results), gradient = _filtered(filter, model, first, sequences, masks, key)
+    (beliefs, results), gradient = _filtered(filter, model, first, sequences, us, masks, key)
 
     report.require_finite(
         "finite",
@@ -68,9 +70,9 @@ def check_filter(
         "The bound and the carry must stay finite on the model's own data.",
         "Compute in logarithms; hold variances away from zero.",
     )
-    middle = _check_stream(report, filter, model, xs, key, row(results, WHOLE))
+    middle = _check_stream(report, filter, model, xs, us, key, row(results, WHOLE))
     _check_padding(report, (beliefs, results), middle, half)
-    _check_chunks(report, filter, model, (beliefs, results), sequences, key)
+    _check_chunks(report, filter, model, (beliefs, results), sequences, us, key)
     _check_missing(report, (beliefs, results))
     _check_draw(report, filter, model, row(beliefs, WHOLE), time, key)
     report.require_finite(
@@ -87,11 +89,13 @@ def _filtered(
     model: AbstractModel,
     beliefs: Belief,
     sequences: np.ndarray,
+    us: np.ndarray | None,
     masks: np.ndarray,
     key: PRNGKeyArray,
 ) -> tuple[tuple[Belief, Filtered], Any]:
-    """What `_run_batch` says, from and to numpy arrays."""
-    batch = on_device(beliefs), jnp.asarray(sequences), jnp.asarray(masks)
+    """What `_run_batch` says, from and to numpy arrays; all sequences have the same inputs."""
+    inputs = None if us is None else jnp.asarray(us)
+    batch = on_device(beliefs), jnp.asarray(sequences), inputs, jnp.asarray(masks)
     return on_host(_run_batch(filter, model, *batch, key))
 
 
@@ -101,6 +105,7 @@ def _run_batch(
     model: AbstractModel,
     beliefs: Belief,
     sequences: Float[Array, "batch time *event"],
+    us: Float[Array, "time inputs"] | None,
     masks: Bool[Array, "batch time"],
     key: PRNGKeyArray,
 ) -> tuple[tuple[Belief, Filtered], Any]:
@@ -110,7 +115,7 @@ def _run_batch(
         model, filter = modules
 
         def one(belief: Belief, xs: Array, mask: Array) -> tuple[Belief, Filtered]:
-            return run(filter, model, xs, key, mask=mask, belief=belief)
+            return run(filter, model, xs, key, us=us, mask=mask, belief=belief)
 
         after, results = jax.vmap(one)(beliefs, sequences, masks)
         return jnp.sum(results.bound), (after, results)
@@ -124,6 +129,7 @@ def _check_stream(
     filter: AbstractFilter,
     model: AbstractModel,
     xs: np.ndarray,
+    us: np.ndarray | None,
     key: PRNGKeyArray,
     whole: Filtered,
 ) -> Belief:
@@ -134,7 +140,7 @@ def _check_stream(
     pushed, middle = [], stream.belief
     for t, x in enumerate(xs):
         middle = stream.belief if t == half else middle
-        pushed.append(stream.push(x))
+        pushed.append(stream.push(x, None if us is None else us[t]))
     report.require_equal(
         "stream",
         stacked(pushed),
@@ -142,8 +148,8 @@ def _check_stream(
         "A stream, alone and step by step, against one run in a batch.",
         f"{PURE_FIX} Write `step` for one sequence.",
     )
-    stream.push(half_missing(xs)[0])
-    stream.skip()
+    stream.push(half_missing(xs)[0], None if us is None else us[0])
+    stream.skip(us=None if us is None else us[:1])
     report.require(
         "traced-once",
         counter.count == counted,
@@ -173,6 +179,7 @@ def _check_chunks(
     model: AbstractModel,
     batch: tuple[Belief, Filtered],
     sequences: np.ndarray,
+    us: np.ndarray | None,
     key: PRNGKeyArray,
 ) -> None:
     """Filter the second half from the belief that the first half left, beside other rows."""
@@ -183,7 +190,8 @@ def _check_chunks(
     masks = np.ones((4, time), bool)
     masks[:, time - half :] = False
     # In the place of the whole sequence stands its second half; the others change as well.
-    (ends, seconds), _ = _filtered(filter, model, start_at, rest, masks, key)
+    rest_us = None if us is None else np.roll(us, -half, axis=0)
+    (ends, seconds), _ = _filtered(filter, model, start_at, rest, rest_us, masks, key)
     bounds = np.concatenate([results.bound[PADDED, :half], seconds.bound[WHOLE, : time - half]])
     report.require_equal(
         "chunks",
@@ -261,8 +269,16 @@ class _Counting(AbstractFilter):
     filter: AbstractFilter
     counter: _Counter = eqx.field(static=True)
 
-    def init(self, model: AbstractModel, x0: Float[Array, " *event"] | None = None) -> Carry:
-        return self.filter.init(model, x0)
+    def init(
+        self,
+        model: AbstractModel,
+        x0: Float[Array, " *event"] | None = None,
+        key: PRNGKeyArray | None = None,
+    ) -> Carry:
+        return self.filter.init(model, x0, key)
+
+    def drive(self, model: AbstractModel, carry: Carry, u: Float[Array, " inputs"]) -> Carry:
+        return self.filter.drive(model, carry, u)
 
     def step(
         self,

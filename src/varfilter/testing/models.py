@@ -12,7 +12,7 @@ from varfilter import distributions
 from varfilter._arguments import require_key
 from varfilter.contracts import require_model, require_observations
 from varfilter.distributions import kl
-from varfilter.model import AbstractModel, Latent, State
+from varfilter.model import AbstractModel, Latent, State, driven
 from varfilter.testing.report import Report, Result, deviation, tolerance
 from varfilter.testing.rollout import (
     Rollout,
@@ -58,7 +58,32 @@ def check_model(
     _check_pure(report, model, rollout, answers)
     _check_missing(report, answers)
     _check_gradients(report, model, rollout)
+    _check_drive(report, model, rollout)
     return report.results
+
+
+def _check_drive(report: Report, model: AbstractModel, rollout: Rollout) -> None:
+    if rollout.us is None:
+        return
+    state, _, _ = rollout.at(-1)
+    u, other = (jnp.asarray(np.asarray(rollout.us)[i]) for i in (-1, 0))
+    drive = eqx.filter_jit(model.drive)
+    once = on_host(drive(state, u))
+    report.require_equal(
+        "drive-deterministic",
+        on_host(model.drive(state, u)),
+        once,
+        f"Called twice. {PURE}",
+        PURE_FIX,
+    )
+    changed = deviation(on_host(drive(state, other)), once)[0]
+    report.require(
+        "drive-effect",
+        changed > 0,
+        "the same state for two different inputs",
+        "What `drive` folds in is all that the model knows of an input.",
+        "Keep u_t in the state, or move the state by it.",
+    )
 
 
 def _check_shapes(report: Report, model: AbstractModel) -> None:
@@ -211,7 +236,7 @@ def _check_missing(report: Report, answers: Answers) -> None:
 
 
 def _check_gradients(report: Report, model: AbstractModel, rollout: Rollout) -> None:
-    theta, z = _gradients(model, rollout.zs, rollout.xs, rollout.xs)
+    theta, z = _gradients(model, rollout.zs, rollout.us, rollout.xs, rollout.xs)
     fix = "Look for a square root, logarithm or norm at zero, or a `jnp.where` that hides one."
     reason = "Learning needs d log p(x, z) / dθ"
     report.require_finite("gradient-theta", theta, f"{reason}.", fix)
@@ -233,7 +258,7 @@ def _check_gradients(report: Report, model: AbstractModel, rollout: Rollout) -> 
         "Use z in `emission` and `advance`, through differentiable functions.",
     )
     partly = jnp.asarray(half_missing(np.asarray(rollout.xs)))
-    missing = _gradients(model, rollout.zs, rollout.xs, partly)
+    missing = _gradients(model, rollout.zs, rollout.us, rollout.xs, partly)
     report.require_finite(
         "gradient-missing",
         missing,
@@ -244,12 +269,14 @@ def _check_gradients(report: Report, model: AbstractModel, rollout: Rollout) -> 
 
 
 @eqx.filter_jit
-def _gradients(model: AbstractModel, zs: Latent, filled: Array, xs: Array) -> tuple[Any, Latent]:
+def _gradients(
+    model: AbstractModel, zs: Latent, us: Array | None, filled: Array, xs: Array
+) -> tuple[Any, Latent]:
     """(d log p(xs, zs) / dθ, d log p(xs | zs) / dz), by one pass back through the recurrence."""
     parameters, static = eqx.partition(model, eqx.is_inexact_array)
 
     def log_probs(parameters: Any, zs: Latent) -> tuple[Array, Array]:
-        return _log_probs_summed(eqx.combine(parameters, static), zs, filled, xs)
+        return _log_probs_summed(eqx.combine(parameters, static), zs, us, filled, xs)
 
     (latent, observed), pull = jax.vjp(log_probs, parameters, zs)
     # In the first row both count, which is the joint; in the second the likelihood alone.
@@ -259,15 +286,16 @@ def _gradients(model: AbstractModel, zs: Latent, filled: Array, xs: Array) -> tu
 
 
 def _log_probs_summed(
-    model: AbstractModel, zs: Latent, filled: Array, xs: Array
+    model: AbstractModel, zs: Latent, us: Array | None, filled: Array, xs: Array
 ) -> tuple[Array, Array]:
     """Sum (log p(zs), log p(xs | zs)), differentiable through the recurrence over `filled`."""
 
     def step(state: State, inputs: Any) -> Any:
-        z, full, x = inputs
+        z, u, full, x = inputs
+        state = driven(model, state, u)
         return model.advance(state, z, model.embed(full)), _log_probs(model, state, z, x)
 
-    _, (prior, likelihood) = jax.lax.scan(step, model.init(None), (zs, filled, xs))
+    _, (prior, likelihood) = jax.lax.scan(step, model.init(None), (zs, us, filled, xs))
     return jnp.sum(prior), jnp.sum(likelihood)
 
 

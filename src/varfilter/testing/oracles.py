@@ -45,50 +45,50 @@ class Reference(NamedTuple):
     covariances: Float[np.ndarray, "time latent latent"]
 
 
-def joint(model: LinearGaussian, num_steps: int) -> Joint:
+def joint(
+    model: LinearGaussian, num_steps: int, us: Float[np.ndarray, "time inputs"] | None = None
+) -> Joint:
     """Write out the dense joint of `num_steps` steps.
 
-    With noises u = (z_1, w_2, ..., w_T), z = G u where G has the blocks A^(t-s) for s <= t; then
-    cov(z) = G blockdiag(P_1, Q, ..., Q) G^T, and x = (I (x) C) z + d + v.
+    All z_t and x_t are y = M y + c + n, where M has A and G (of the step before) and C, c the
+    biases and inputs, and n independent noises: so y = (I - M)^-1 (c + n).
     """
-    transition = _float64(model.transition)
-    loading = _float64(model.loading)
+    transition, loading = _float64(model.transition), _float64(model.loading)
+    latent, size = transition.shape[0], loading.shape[0]
+    feedback = np.zeros((latent, size)) if model.feedback is None else _float64(model.feedback)
+    us = np.zeros((num_steps, model.input_size)) if us is None else _float64(us)
     first_mean, first_covariance = _moments(model.initial)
     bias, process = _moments(model.process)
     offset, noise = _moments(model.noise)
-    latent, size = transition.shape[0], loading.shape[0]
 
-    spread = np.zeros((num_steps * latent, num_steps * latent))
-    for t in range(num_steps):
-        for s in range(t + 1):
-            spread[t * latent : (t + 1) * latent, s * latent : (s + 1) * latent] = (
-                np.linalg.matrix_power(transition, t - s)
-            )
-    noises = np.kron(np.eye(num_steps), process)
-    noises[:latent, :latent] = first_covariance
-    z_mean = spread @ np.concatenate([first_mean, *[bias] * (num_steps - 1)])
-    z_covariance = spread @ noises @ spread.T
-
-    emission = np.kron(np.eye(num_steps), loading)
-    x_mean = emission @ z_mean + np.tile(offset, num_steps)
-    x_covariance = emission @ z_covariance @ emission.T + np.kron(np.eye(num_steps), noise)
-    cross = z_covariance @ emission.T
-    return Joint(
-        np.concatenate([z_mean, x_mean]),
-        np.block([[z_covariance, cross], [cross.T, x_covariance]]),
-        num_steps,
-        latent,
-        size,
-    )
+    total = num_steps * (latent + size)
+    past, constant, noises = np.zeros((total, total)), np.zeros(total), np.zeros((total, total))
+    zs = [slice(t * latent, (t + 1) * latent) for t in range(num_steps)]
+    begin = num_steps * latent
+    xs = [slice(begin + t * size, begin + (t + 1) * size) for t in range(num_steps)]
+    for t, (z, x) in enumerate(zip(zs, xs, strict=True)):
+        past[x, z] = loading
+        if t:
+            past[z, zs[t - 1]], past[z, xs[t - 1]] = transition, feedback
+        constant[z] = (bias if t else first_mean) + _float64(model.transition_input) @ us[t]
+        constant[x] = offset + _float64(model.loading_input) @ us[t]
+        noises[z, z] = process if t else first_covariance
+        noises[x, x] = noise
+    spread = np.linalg.inv(np.eye(total) - past)
+    return Joint(spread @ constant, spread @ noises @ spread.T, num_steps, latent, size)
 
 
-def reference(model: LinearGaussian, xs: Float[np.ndarray, "time observed"]) -> Reference:
+def reference(
+    model: LinearGaussian,
+    xs: Float[np.ndarray, "time observed"],
+    us: Float[np.ndarray, "time inputs"] | None = None,
+) -> Reference:
     """Compute the exact evidence and filtered posteriors of `xs`; NaN marks an unobserved element.
 
     An unobserved element is dropped from the joint: its row and column are never read.
     """
     xs = _float64(xs)
-    dense = joint(model, xs.shape[0])
+    dense = joint(model, xs.shape[0], us)
     cumulative, means, covariances = [0.0], [], []
     for t in range(xs.shape[0]):
         past = np.arange(dense.x(0).start, dense.x(t).stop)

@@ -12,13 +12,20 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from varfilter import distributions
 from varfilter.contracts import observation_shape
 from varfilter.distributions import fill
-from varfilter.model import AbstractModel, Latent, State
+from varfilter.model import AbstractModel, Latent, State, driven
+
+# Folded into the key of a sequence: its known inputs, apart from the draws of its steps.
+INPUTS = 0x75000000
 
 
 class Rollout(eqx.Module):
-    """A sequence with its latents, and the model's state before each step; time comes first."""
+    """A sequence with its latents, and the model's state before each step; time comes first.
+
+    `us` are the known inputs of a model that has them, else None; each state knows its own.
+    """
 
     xs: Float[Array, "time *event"]
+    us: Float[Array, "time inputs"] | None
     zs: Latent
     states: State
     last: State
@@ -36,12 +43,18 @@ def roll_out(
     *,
     state: State = None,
 ) -> Rollout:
-    """z_t ~ prior, and x_t ~ emission where no `xs` are given; from `state` if there is one."""
+    """z_t ~ prior, and x_t ~ emission where no `xs` are given; from `state` if there is one.
+
+    Known inputs, of a model that has them, are drawn from N(0, I).
+    """
     state = model.init(None) if state is None else state
     if xs is None:
         nothing = np.full((num_steps, *observation_shape(model)), np.nan, jnp.result_type(float))
         xs = jnp.asarray(nothing)
-    return _roll_out(model, state, xs, key)
+    us = None
+    if model.input_size:
+        us = jax.random.normal(jax.random.fold_in(key, INPUTS), (xs.shape[0], model.input_size))
+    return _roll_out(model, state, xs, us, key)
 
 
 def half_missing(xs: Any) -> Any:
@@ -86,14 +99,17 @@ def _is_key(leaf: Any) -> bool:
 
 
 @eqx.filter_jit
-def _roll_out(model: AbstractModel, state: State, xs: Array, key: PRNGKeyArray) -> Rollout:
+def _roll_out(
+    model: AbstractModel, state: State, xs: Array, us: Array | None, key: PRNGKeyArray
+) -> Rollout:
     def step(state: State, inputs: Any) -> Any:
-        x, t = inputs
+        x, u, t = inputs
+        state = driven(model, state, u)
         key_z, key_x = jax.random.split(jax.random.fold_in(key, t))
         z = distributions.sample(model.prior(state), key_z)
         # Where an element is missing the model draws it, so that nothing given draws all.
         x = fill(x, model.emission(state, z).sample(key_x))
         return model.advance(state, z, model.embed(x)), (x, z, state)
 
-    last, (xs, zs, states) = jax.lax.scan(step, state, (xs, jnp.arange(xs.shape[0])))
-    return Rollout(xs, zs, states, last)
+    last, (xs, zs, states) = jax.lax.scan(step, state, (xs, us, jnp.arange(xs.shape[0])))
+    return Rollout(xs, us, zs, states, last)

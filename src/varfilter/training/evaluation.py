@@ -278,9 +278,9 @@ def forecast_coverage(
 def _beliefs(filter: AbstractFilter, model: AbstractModel, xs: Array, key: PRNGKeyArray) -> Belief:
     """The belief after each step of a sequence; the first step is conditioned on."""
     mask = jnp.ones((len(xs) - 1,), bool)
-    first = start(filter, model, xs[0])
+    first = start(filter, model, xs[0], key)
     last, (_, before) = filter_steps(
-        filter, model, first, xs[1:], mask, key, look=lambda belief: belief
+        filter, model, first, xs[1:], None, mask, key, look=lambda belief: belief
     )
     return jax.tree.map(lambda a, b: jnp.concatenate([a, b[None]]), before, last)
 
