@@ -94,7 +94,7 @@ DRIVERS = {
     ),
     "belief of another model": (
         lambda: run(belief=vf.start(FILTER, NONLINEAR)),
-        ValueError, "`belief`", "`state.factor`",
+        ValueError, "`belief`", "`state.latent.factor`",
     ),
     "belief of other settings": (
         lambda: run(

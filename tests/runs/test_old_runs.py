@@ -44,8 +44,9 @@ def test_an_old_run_goes_on_as_it_would_have(run):
         pass
     last = run.metrics()[-1]
     assert last["step"] == 10
-    # As 0.1.0 had it after the same five updates more.
-    assert last["valid"]["nats"] == pytest.approx(8.785904896, rel=1e-4)
+    # As 0.1.0 had it after the same five updates more, but for the gaps, which it filled with
+    # their means and which are drawn now: some steps in a hundred differ by some nats in ten.
+    assert last["valid"]["nats"] == pytest.approx(8.785904896, rel=2e-3)
     assert run.trained().step == 10
 
 

@@ -171,7 +171,13 @@ class Dataset:
         """Rows of one sequence as scaled observations (steps, *observation_shape)."""
         num_steps = len(rows) // self.rows_per_step
         rows = np.asarray(rows[: num_steps * self.rows_per_step], np.float32)
-        return self.scaling(rows).reshape(num_steps, *self.observation_shape)
+        with np.errstate(over="ignore"):
+            xs = self.scaling(rows).reshape(num_steps, *self.observation_shape)
+        # An absurd reading may overflow in other units: it is then the largest number there is.
+        if np.isinf(xs).any():
+            largest = np.finfo(xs.dtype).max
+            xs = np.clip(xs, -largest, largest)
+        return xs
 
     @property
     def families(self) -> tuple[Family, ...]:
