@@ -38,7 +38,9 @@ def results():
     watched = Watched(frames, clean, clean, ten, ten, ten, surprise, -5.0)
     pendulum = scored("particles", "avf", "gradient", "amortized", "prior")
     return (
-        TrackerResult(scored("kalman", "exact", "gradient", "avf", "amortized", "prior"), trained),
+        TrackerResult(
+            scored("kalman", "particles", "exact", "gradient", "avf", "amortized", "prior"), trained
+        ),
         PendulumResult(pendulum, trained, watched),
     )
 

@@ -51,10 +51,10 @@ def _print_tables(console: Console, tracker: TrackerResult, pendulum: PendulumRe
     table = Table(title="Tracker: nats per step on held-out sequences (lower is better)")
     for name in ("method", "free energy", "above exact"):
         table.add_column(name, justify="left" if name == "method" else "right")
-    optimum = tracker.scores["exact"].free_energy
+    exact = tracker.scores["kalman"].free_energy
     for short, score in tracker.scores.items():
-        gap = f"{100 * (score.free_energy / optimum - 1):+.1f}%"
-        style = "bold" if short == "avf" else None
+        gap = f"{score.free_energy - exact:+.3f}"
+        style = "bold" if short == "particles" else None
         table.add_row(score.name, f"{score.free_energy:.3f}", gap, style=style)
     console.print(table)
 
@@ -62,7 +62,7 @@ def _print_tables(console: Console, tracker: TrackerResult, pendulum: PendulumRe
     for name in ("method", "free energy", "prediction error"):
         table.add_column(name, justify="left" if name == "method" else "right")
     for short, score in pendulum.scores.items():
-        style = "bold" if short == "avf" else None
+        style = "bold" if short == "particles" else None
         error = f"{score.prediction_error:.4f}"
         table.add_row(score.name, f"{score.free_energy:.2f}", error, style=style)
     console.print(table)

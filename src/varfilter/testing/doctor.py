@@ -77,11 +77,17 @@ def _outcome(name: str) -> list[Row]:
 def _kalman() -> list[Row]:
     rows = []
     with jax.enable_x64(True):
-        model = _linear_gaussian()
-        complete = _observations(model, 30)
-        for name, xs in (("", complete), (", elements missing", _with_gaps(complete))):
-            want = oracles.reference(model, xs)
-            _, got = run(KalmanFilter(), model, xs, jax.random.key(0))
+        plain, fed_back, driven = _linear_gaussian(), _autoregression(), _driven()
+        complete = _observations(plain, 30)
+        us = np.asarray(jax.random.normal(jax.random.key(4), (30, 2)))
+        for name, model, xs, inputs in (
+            ("", plain, complete, None),
+            (", elements missing", plain, _with_gaps(complete), None),
+            (", x fed back, elements missing", fed_back, _with_gaps(complete), None),
+            (", known inputs", driven, _with_gaps(complete), us),
+        ):
+            want = oracles.reference(model, xs, inputs)
+            _, got = run(KalmanFilter(), model, xs, jax.random.key(0), us=inputs)
             covariances = jax.vmap(lambda posterior: posterior.covariance)(got.posterior)
             # A few thousand float64 operations, each good to 1e-16, on numbers of order one.
             rows += [
@@ -96,16 +102,16 @@ def _kalman() -> list[Row]:
 
 
 def _particles() -> list[Row]:
-    model = _linear_gaussian()
-    complete = _observations(model, 20)
+    plain, fed_back = _linear_gaussian(), _autoregression()
+    complete, returned = _observations(plain, 20), _with_gaps(_observations(fed_back, 20))
+    bootstrap, optimal = ParticleFilter(Prior(), 2000), ParticleFilter(Exact(), 500)
     rows = []
-    for name, filter, xs in (
-        ("bootstrap particles = Kalman", ParticleFilter(Prior(), 2000), complete),
-        (
-            "optimal particles = Kalman, elements missing",
-            ParticleFilter(Exact(), 500),
-            _with_gaps(complete),
-        ),
+    for name, model, filter, xs in (
+        ("bootstrap particles = Kalman", plain, bootstrap, complete),
+        ("optimal particles = Kalman, elements missing", plain, optimal, _with_gaps(complete)),
+        # The recurrence sees x here: right only if what is missing is drawn.
+        ("bootstrap particles = Kalman, x fed back, missing", fed_back, bootstrap, returned),
+        ("optimal particles = Kalman, x fed back, missing", fed_back, optimal, returned),
     ):
         exact = oracles.reference(model, xs).log_evidences.sum()
         bounds = _summed_bounds(filter, model, xs, 32)
@@ -269,7 +275,19 @@ CHECKS: dict[str, Callable[[], list[Row]]] = {
 }
 
 
-def _linear_gaussian() -> LinearGaussian:
+def _autoregression() -> LinearGaussian:
+    """The same, with what was observed fed back into the next latent."""
+    return _linear_gaussian(feedback=[[0.15, 0.05], [0.0, -0.1]])
+
+
+def _driven() -> LinearGaussian:
+    """The same, with two known inputs that move both the latents and the observations."""
+    return _linear_gaussian(
+        transition_input=[[0.5, 0.0], [0.3, -0.7]], loading_input=[[0.0, 0.4], [0.6, 0.0]]
+    )
+
+
+def _linear_gaussian(**more: Any) -> LinearGaussian:
     """A damped rotation, seen through two correlated sensors."""
     return LinearGaussian(
         transition=[[0.8, 0.4], [-0.4, 0.8]],
@@ -280,6 +298,7 @@ def _linear_gaussian() -> LinearGaussian:
         initial_covariance=[[1.0, 0.2], [0.2, 0.8]],
         transition_bias=[0.1, -0.2],
         loading_bias=[0.3, -0.4],
+        **more,
     )
 
 
