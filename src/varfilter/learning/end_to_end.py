@@ -59,7 +59,7 @@ class EndToEnd(eqx.Module):
         """Begin, with fresh optimizers; latents through which no gradient runs are refused."""
         state = init_state(model, filter, self.theta, self.phi)
         if self.theta is not None:
-            _require_gradient(model, filter)
+            _require_gradient(state.model, state.filter)
         return state
 
     def update(

@@ -88,13 +88,14 @@ def init_state(
     static field is refused, for it would never be trained; libraries' own layers keep theirs (the
     rate of `equinox.nn.Dropout`, the tolerance of a solver), which are settings.
     """
+    model, filter = _with_jax_arrays((model, filter))
     require_fitting(filter, model)
     if theta is not None:
         _require_trainable("model", model, "theta")
     if phi is not None:
         _require_trainable("filter", filter, "phi")
         _require_learnable_proposal(model, filter)
-    model, filter = strong(_with_jax_arrays((model, filter)))
+    model, filter = strong((model, filter))
     zero = jnp.zeros((), jnp.int32)
     return LearnerState(
         model,
