@@ -15,7 +15,7 @@ from varfilter import distributions
 from varfilter._arguments import kind
 from varfilter._arguments import require_key as require_key
 from varfilter._tree import flat_size, once_per_signature
-from varfilter.distributions import is_distribution, mean, not_reparameterisable
+from varfilter.distributions import is_distribution, mean
 from varfilter.model import AbstractModel, State
 
 _ONE_DTYPE = (
@@ -70,39 +70,6 @@ def observation_shape(model: AbstractModel) -> tuple[int, ...]:
     return first_step(model).observation_shape
 
 
-def require_reparameterisable(name: str, model: Any) -> None:
-    """Refuse, for what is called `name`, latents whose draws have no gradient to descend."""
-    if families := draws_without_gradient(model):
-        raise TypeError(
-            f"`{name}` needs latents whose draws are differentiable, z = f(parameters, noise);"
-            f" `{type(model).__name__}.prior` returns {listed(families)}, which cannot be"
-            " reparameterised, so that dF/dq would miss what the observation says."
-            " Use `ParticleFilter(Prior(), num_particles)`."
-        )
-
-
-def draws_without_gradient(model: Any) -> list[str]:
-    """The families of a model's latents that are not reparameterisable, by name."""
-    require_model(model)
-    return [type(each).__name__ for each in _not_reparameterisable(model)]
-
-
-def undeclared_families(model: Any) -> list[str]:
-    """Those of `draws_without_gradient` that claim to be reparameterisable, by name."""
-    require_model(model)
-    found = _not_reparameterisable(model)
-    return [type(each).__name__ for each in found if each.is_reparameterisable]
-
-
-@once_per_signature
-def _not_reparameterisable(model: AbstractModel) -> list[Any]:
-    prior = first_step(model).prior
-    name = f"{type(model).__name__}.prior(state).sample(key)"
-    key = jax.eval_shape(lambda: jax.random.key(0))
-    _shape_of(name, distributions.sample, prior, key)
-    return not_reparameterisable(prior)
-
-
 @once_per_signature
 def _first_step(model: AbstractModel) -> FirstStep:
     name = type(model).__name__
@@ -146,6 +113,7 @@ def _require_state_kept(
             raise TypeError(
                 f"`{name}.{call}` must return a state like that of `{name}.init(None)`:"
                 f" {difference}. A state keeps its structure, shapes and dtypes over time."
+                + (f" {_ONE_DTYPE}" if _float_dtypes(other) - _float_dtypes(state) else "")
             )
     key = jax.eval_shape(lambda: jax.random.key(0))
     draw = _shape_of(f"{name}.prior(state).sample(key)", distributions.sample, shapes.prior, key)
@@ -436,11 +404,6 @@ def _described(value: Any) -> str:
     if isinstance(value, jax.ShapeDtypeStruct):
         return f"an array `{value.dtype}{list(value.shape)}`"
     return kind(value)
-
-
-def listed(names: list[str]) -> str:
-    """Join names for the middle of a sentence, each once and in backticks."""
-    return ", ".join(f"`{name}`" for name in dict.fromkeys(names))
 
 
 def _dtypes(tree: Any) -> str:

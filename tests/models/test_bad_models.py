@@ -337,6 +337,20 @@ class TestMixedPrecision:
         refuses(lambda: DOORS["start"](model), TypeError, *words)
         refuses(lambda: DOORS["generate"](model), TypeError, *words)
 
+    def test_float32_weights_beside_a_float64_observation(self):
+        class Sees(Half):
+            def embed(self, x):
+                return x
+
+            def advance(self, state, z, features):
+                return z + features
+
+        refuses(
+            lambda: DOORS["start"](Sees()),
+            TypeError, "`Sees.advance(state, z, features)`", "float64[2], wanted float32[2]",
+            "`jnp.result_type(float)`",
+        )  # fmt: skip
+
     @pytest.mark.parametrize("network", ["Iterative", "Amortized"])
     def test_networks_in_another_precision(self, network):
         model = Half()

@@ -11,8 +11,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from varfilter._arguments import kind, require_all_positive, require_key, require_positive
 from varfilter._tree import detach, flat_size
-from varfilter.contracts import FirstStep, first_step, require_reparameterisable
+from varfilter.contracts import FirstStep, first_step
 from varfilter.inference.base import AbstractInference, Inferred, Memory
+from varfilter.inference.latents import require_reparameterisable
 from varfilter.inference.signal import Gradients
 from varfilter.inference.update import Highway, LayerNorm
 from varfilter.model import AbstractModel, State

@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from varfilter._arguments import require_weight
-from varfilter.contracts import draws_without_gradient, listed, undeclared_families
+from varfilter._arguments import listed, require_weight
 from varfilter.filtering import run
 from varfilter.filters.base import AbstractFilter, Filtered
 from varfilter.filters.variational import VariationalFilter, VariationalInfo
+from varfilter.inference.latents import draws_without_gradient, undeclared_families
 from varfilter.learning.state import (
     LearnerState,
     Metrics,

@@ -11,13 +11,11 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from varfilter._arguments import kind, require_key, require_optimizer
+from varfilter._arguments import kind, listed, require_key, require_optimizer
 from varfilter._tree import select, strong
 from varfilter.contracts import (
     as_booleans,
     as_observations,
-    draws_without_gradient,
-    listed,
     observation_shape,
     require_complete,
     require_inputs,
@@ -26,6 +24,7 @@ from varfilter.contracts import (
 from varfilter.filters.base import AbstractFilter, require_fitting
 from varfilter.inference.base import AbstractInference
 from varfilter.inference.gradient import descend
+from varfilter.inference.latents import draws_without_gradient
 from varfilter.model import AbstractModel
 
 Module = TypeVar("Module", bound=eqx.Module)
