@@ -112,6 +112,25 @@ def test_a_claim_is_held_against_the_draws():
     assert not_reparameterisable(StraightThrough(MEAN)) == []
 
 
+class FromElsewhere(Normal):
+    """Draws that another program makes: JAX cannot differentiate them."""
+
+    def sample(self, key):
+        return jax.pure_callback(lambda mean: mean, self.mean, self.mean)
+
+
+class Broken(Normal):
+    def sample(self, key):
+        raise RuntimeError("no samples left")
+
+
+def test_draws_without_any_derivative():
+    made = FromElsewhere(MEAN, LOG_VAR)
+    assert not_reparameterisable(made) == [made]
+    with pytest.raises(RuntimeError, match="no samples left"):
+        not_reparameterisable(Broken(MEAN, LOG_VAR))
+
+
 def test_every_family_is_listed():
     listed = {type(each) for each in (*SMOOTH.values(), *DISCRETE.values())}
     families = {

@@ -42,7 +42,8 @@ def _contents(distribution: AbstractDistribution) -> list:
 def _moves(distribution: AbstractDistribution) -> bool:
     """Whether a draw depends differentiably on any parameter; it is traced, not computed.
 
-    True where there are no parameters that it could depend on.
+    True where there are no parameters that it could depend on; False where the draw is made by
+    something that has no derivative, such as a callback.
     """
     seen = []
 
@@ -64,5 +65,10 @@ def _moves(distribution: AbstractDistribution) -> bool:
 
         return jax.jvp(draw, (parameters,), (jax.tree.map(jnp.ones_like, parameters),))[0]
 
-    eqx.filter_eval_shape(tangent, distribution, jax.eval_shape(lambda: jax.random.key(0)))
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    try:
+        eqx.filter_eval_shape(tangent, distribution, key)
+    except Exception:  # JAX has many for what cannot be differentiated
+        eqx.filter_eval_shape(lambda d, k: d.sample(k), distribution, key)  # is it that, or worse?
+        return False
     return bool(seen)
