@@ -20,31 +20,39 @@ from chains import (
     states,
 )
 from refusals import refuses
+from varfilter.filters import ScoredSystematic
 from worlds import KEY
 
 SGD = optax.sgd(0.1)
 
 
-def gradients(model, inference, num_particles, num_keys):
-    """d log p-hat(xs) / dθ, without resampling, for each key."""
+def gradients(model, filter, num_keys):
+    """d log p-hat(xs) / dθ for each key."""
 
     @eqx.filter_jit
     @eqx.filter_vmap(in_axes=(None, 0))
     @eqx.filter_grad
     def gradient(model, key):
-        filter = vf.ParticleFilter(inference, num_particles, resample_below=0.0)
         return jnp.sum(vf.run(filter, model, XS, key)[1].bound)
 
     found = gradient(model, jax.random.split(KEY, num_keys))
     return np.stack([found.first, found.stay, found.leave, found.log_var], axis=1)
 
 
+SCORED = {"resample_below": 1.0, "resampling": ScoredSystematic()}
+
+
 @pytest.mark.parametrize(
-    ("model", "inference"),
-    [(TwoStates(), vf.Prior()), (TwoStates(), Posterior()), (states(), vf.Prior())],
-    ids=["bernoulli", "bernoulli-own", "categorical"],
+    ("model", "inference", "resampling"),
+    [
+        (TwoStates(), vf.Prior(), {"resample_below": 0.0}),
+        (TwoStates(), Posterior(), {"resample_below": 0.0}),
+        (states(), vf.Prior(), {"resample_below": 0.0}),
+        (TwoStates(), vf.Prior(), SCORED),
+    ],
+    ids=["bernoulli", "bernoulli-own", "categorical", "bernoulli-resampled"],
 )
-def test_the_particle_bound_learns_a_discrete_model(model, inference):
+def test_the_particle_bound_learns_a_discrete_model(model, inference, resampling):
     """Its gradient goes to that of the evidence, how the latent is predicted included."""
     at = parameters(model)
     # Central differences in float64: an error of 1e-10 by rounding and 1e-10 by curvature.
@@ -53,7 +61,7 @@ def test_the_particle_bound_learns_a_discrete_model(model, inference):
         for step in 1e-5 * np.eye(4)
     ])  # fmt: skip
     assert np.all(np.abs(exact) > 0.01)
-    found = gradients(model, inference, 512, 64)
+    found = gradients(model, vf.ParticleFilter(inference, 512, **resampling), 64)
     standard_error = found.std(axis=0, ddof=1) / np.sqrt(len(found))
     # A ratio of means over 512 weighted paths is biased by the order of 1 / 512.
     np.testing.assert_array_less(np.abs(found.mean(axis=0) - exact), 4.0 * standard_error + 2e-3)
