@@ -93,6 +93,11 @@ def kind(value: Any) -> str:
     return f"`{type(value).__name__}`"
 
 
+def listed(names: list[str]) -> str:
+    """Join names for the middle of a sentence, each once and in backticks."""
+    return ", ".join(f"`{name}`" for name in dict.fromkeys(names))
+
+
 def _is_old_key(key: Any) -> bool:
     return isinstance(key, jax.Array | np.ndarray) and key.dtype == np.uint32
 

@@ -108,5 +108,5 @@ def once_per_signature(check: Callable[..., T]) -> Callable[..., T]:
     return wrapped
 
 
-def _shape(leaf: Array) -> jax.ShapeDtypeStruct:
+def _shape(leaf: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=getattr(leaf, "weak_type", False))

@@ -18,6 +18,11 @@ from varfilter._tree import flat_size, once_per_signature
 from varfilter.distributions import is_distribution, mean
 from varfilter.model import AbstractModel, State
 
+_ONE_DTYPE = (
+    "Give one dtype, `jnp.result_type(float)`, to all floats that the model holds and that its"
+    " functions make."
+)
+
 
 class FirstStep(NamedTuple):
     """The shapes of a model's first step: all that is needed to build a network to fit it."""
@@ -91,6 +96,16 @@ def _first_step(model: AbstractModel) -> FirstStep:
 
     _require_inputs(model, state)
     features = _shape_of(f"{name}.embed(x)", model.embed, x)
+    _require_state_kept(model, FirstStep(state, prior, emission), z, x, features)
+    return FirstStep(state, prior, emission)
+
+
+def _require_state_kept(
+    model: AbstractModel, shapes: FirstStep, z: Any, x: Any, features: Any
+) -> None:
+    """Refuse a model whose state changes its structure, shapes or dtypes over time."""
+    name = type(model).__name__
+    state = shapes.state
     after = _shape_of(f"{name}.advance(state, z, features)", model.advance, state, z, features)
     conditioned = _shape_of(f"{name}.init(x0)", model.init, x)
     for call, other in (("advance(state, z, features)", after), ("init(x0)", conditioned)):
@@ -98,8 +113,19 @@ def _first_step(model: AbstractModel) -> FirstStep:
             raise TypeError(
                 f"`{name}.{call}` must return a state like that of `{name}.init(None)`:"
                 f" {difference}. A state keeps its structure, shapes and dtypes over time."
+                + (f" {_ONE_DTYPE}" if _float_dtypes(other) - _float_dtypes(state) else "")
             )
-    return FirstStep(state, prior, emission)
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    draw = _shape_of(f"{name}.prior(state).sample(key)", distributions.sample, shapes.prior, key)
+    if not (unlike := tree_difference(z, draw)):
+        return
+    after = _shape_of(f"{name}.advance(state, z, features)", model.advance, state, draw, features)
+    if difference := tree_difference(state, after):
+        raise TypeError(
+            f"A draw of `{name}.prior(state)`, whose parameters are {_dtypes(shapes.prior)}, is not"
+            f" like its mean: {unlike}; and `{name}.advance(state, z, features)` then does not keep"
+            f" the state: {difference}. Draw what has the shape of the mean. {_ONE_DTYPE}"
+        )
 
 
 def _require_inputs(model: AbstractModel, state: Any) -> None:
@@ -262,6 +288,22 @@ def require_complete(name: str, xs: Float[Array, "..."]) -> None:
         )
 
 
+def mixed_dtypes(model: AbstractModel) -> str | None:
+    """Say which functions of a model return floats of another dtype than x_t; None if none does."""
+    shapes = first_step(model)
+    wanted = str(jnp.result_type(float))
+    name = type(model).__name__
+    calls = {"init": shapes.state, "prior": shapes.prior, "emission": shapes.emission}
+    others = [
+        f"`{name}.{call}` returns {_dtypes(tree)}"
+        for call, tree in calls.items()
+        if _float_dtypes(tree) - {wanted}
+    ]
+    if not others:
+        return None
+    return f"`{name}` mixes dtypes: {', '.join(others)}, where x_t is {wanted}. {_ONE_DTYPE}"
+
+
 def tree_difference(wanted: Any, got: Any) -> str | None:
     """Say where two trees of arrays differ in structure, shape or dtype; None if nowhere."""
     left = {_path(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(wanted)}
@@ -284,7 +326,7 @@ def tree_difference(wanted: Any, got: Any) -> str | None:
 def first_line(error: Exception) -> str:
     """The type and the first line of an exception, for the middle of a message."""
     lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0].rstrip('.')}" if lines else type(error).__name__
+    return f"{type(error).__name__}: {lines[0].rstrip('.:')}" if lines else type(error).__name__
 
 
 def _shape_of(call: str, function: Any, *arguments: Any) -> Any:
@@ -298,12 +340,19 @@ def _shape_of(call: str, function: Any, *arguments: Any) -> Any:
 
 
 def _require_distributions(call: str, tree: Any) -> None:
-    for leaf in jax.tree.leaves(tree, is_leaf=is_distribution) or [None]:
-        if not is_distribution(leaf):
-            raise TypeError(
-                f"`{call}` must return a distribution, e.g. `Normal(mean, log_var)`;"
-                f" got {_described(leaf)}."
-            )
+    leaves = jax.tree_util.tree_leaves_with_path(tree, is_leaf=is_distribution)
+    strange = [(path, leaf) for path, leaf in leaves if not is_distribution(leaf)]
+    if leaves and not strange:
+        return
+    got = _described(tree)
+    if strange and strange[0][0]:  # inside a tuple, a list, a dict
+        path, leaf = strange[0]
+        got = f"a {got} with {_described(leaf)} at {_path(path)}"
+    elif not leaves and tree is not None:
+        got = f"a {got} that holds none"
+    raise TypeError(
+        f"`{call}` must return a distribution, e.g. `Normal(mean, log_var)`; got {got}."
+    )
 
 
 def _require_arrays(call: str, tree: Any) -> None:
@@ -355,6 +404,22 @@ def _described(value: Any) -> str:
     if isinstance(value, jax.ShapeDtypeStruct):
         return f"an array `{value.dtype}{list(value.shape)}`"
     return kind(value)
+
+
+def _dtypes(tree: Any) -> str:
+    """Say which float dtypes a tree has, leaf by leaf where they differ."""
+    if len(dtypes := _float_dtypes(tree)) == 1:
+        return dtypes.pop()
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return " and ".join(f"{_path(path)} {leaf.dtype}" for path, leaf in leaves if _is_float(leaf))
+
+
+def _float_dtypes(tree: Any) -> set[str]:
+    return {str(leaf.dtype) for leaf in jax.tree.leaves(tree) if _is_float(leaf)}
+
+
+def _is_float(leaf: Any) -> bool:
+    return hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.floating)
 
 
 def _path(path: Any) -> str:

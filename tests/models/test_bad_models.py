@@ -56,6 +56,16 @@ class VectorScore(vf.AbstractDistribution):
         return -((x - self.mean) ** 2)
 
 
+class DrawsRows(VectorScore):
+    """A distribution whose draws have one axis more than its mean."""
+
+    def sample(self, key):
+        return self.mean[None]
+
+    def log_prob(self, x):
+        return -jnp.sum((x - self.mean) ** 2)
+
+
 FUNCTIONS = ("init", "embed", "prior", "emission", "advance")
 
 
@@ -71,6 +81,36 @@ CASES = {
     ),
     "prior is nothing": (
         {"prior": lambda self, state: None}, "`Broken.prior`", "distribution", "`None`",
+    ),
+    "prior is a pair of arrays": (
+        {"prior": lambda self, state: (state, self.log_var)},
+        "`Broken.prior`", "got a `tuple` with an array `float32[2]` at `[0]`", "distribution",
+    ),
+    "prior is a list of arrays": (
+        {"prior": lambda self, state: [state]},
+        "`Broken.prior`", "got a `list` with an array `float32[2]` at `[0]`",
+    ),
+    "prior is a dictionary of which one is an array": (
+        {"prior": lambda self, state: {"a": vf.Normal(state, state), "b": state}},
+        "`Broken.prior`", "got a `dict` with an array `float32[2]` at `['b']`",
+    ),
+    "prior is a pair of numbers": (
+        {"prior": lambda self, state: (0.0, 1.0)},
+        "`Broken.prior`", "got a `tuple` with `0.0` at `[0]`",
+    ),
+    "prior is an empty tuple": (
+        {"prior": lambda self, state: ()}, "`Broken.prior`", "got a `tuple` that holds none",
+    ),
+    "prior is a class": (
+        {"prior": lambda self, state: vf.Normal}, "`Broken.prior`", "the class `Normal`",
+    ),
+    "prior draws another shape": (
+        {"prior": lambda self, state: DrawsRows(state)},
+        "A draw of `Broken.prior(state)`", "got array float32[1, 2], wanted float32[2]",
+    ),
+    "emission is a pair of arrays": (
+        {"emission": lambda self, state, z: (z, z)},
+        "`Broken.emission`", "got a `tuple` with an array `float32[2]` at `[0]`",
     ),
     "prior of half the parameters": (
         {"prior": lambda self, state: vf.Normal(state, self.log_var[:1])},
@@ -259,3 +299,86 @@ def test_hierarchies_of_latents_are_welcome():
     assert bool(jnp.isfinite(filtered.bound).all())
     shapes = jax.tree.map(jnp.shape, filtered.posterior.values)
     assert shapes == {"slow": (3, 8, 2), "fast": (3, 8, 2)}
+
+
+class Half(Walk):
+    """A model that holds float32 where the rest of a program is in float64."""
+
+    log_var: Array = eqx.field(default_factory=lambda: jnp.zeros(2, jnp.float32))
+    scale: Array = eqx.field(default_factory=lambda: jnp.zeros(2, jnp.float32))
+
+    def init(self, x0=None):
+        return jnp.zeros_like(self.log_var)
+
+    def prior(self, state):
+        return vf.Normal(state, self.scale)
+
+    def emission(self, state, z):
+        return vf.Normal(z, jnp.zeros(2))
+
+
+@pytest.fixture
+def as_in_float64():
+    # Under the strict promotion of these tests no two dtypes meet; users have the standard one.
+    with jax.enable_x64(True), jax.numpy_dtype_promotion("standard"):
+        yield
+
+
+@pytest.mark.usefixtures("as_in_float64")
+class TestMixedPrecision:
+    """A model is told which of its functions returns which dtype; no filter takes the blame."""
+
+    def test_one_prior_of_two_dtypes(self):
+        model = Half(scale=jnp.zeros(2))
+        words = (
+            "`Half.prior(state)`", "`mean` float32 and `log_var` float64",
+            "got array float64[2], wanted float32[2]", "`jnp.result_type(float)`",
+        )  # fmt: skip
+        refuses(lambda: DOORS["start"](model), TypeError, *words)
+        refuses(lambda: DOORS["generate"](model), TypeError, *words)
+
+    def test_float32_weights_beside_a_float64_observation(self):
+        class Sees(Half):
+            def embed(self, x):
+                return x
+
+            def advance(self, state, z, features):
+                return z + features
+
+        refuses(
+            lambda: DOORS["start"](Sees()),
+            TypeError, "`Sees.advance(state, z, features)`", "float64[2], wanted float32[2]",
+            "`jnp.result_type(float)`",
+        )  # fmt: skip
+
+    @pytest.mark.parametrize("network", ["Iterative", "Amortized"])
+    def test_networks_in_another_precision(self, network):
+        model = Half()
+        build = {
+            "Iterative": lambda: vf.Iterative(model, hidden_size=4, key=KEY),
+            "Amortized": lambda: vf.Amortized(MLPPosterior(model, hidden_size=4, key=KEY)),
+        }
+        filter = vf.VariationalFilter(build[network]())
+        refuses(
+            lambda: vf.start(filter, model),
+            TypeError, "`Half` mixes dtypes: `Half.init` returns float32, `Half.prior` returns"
+            " float32, `Half.emission` returns `mean` float32 and `log_var` float64, where x_t is"
+            " float64.", "`jnp.result_type(float)`", f"`VariationalFilter({network})",
+        )  # fmt: skip
+
+    def test_what_works_in_two_precisions_is_left_alone(self):
+        for inference in (vf.Prior(), vf.GradientDescent(num_iterations=2)):
+            assert vf.start(vf.VariationalFilter(inference), Half()).carry.state.dtype == "float32"
+
+    def test_a_model_of_one_dtype(self):
+        model = Half(log_var=jnp.zeros(2), scale=jnp.zeros(2))
+        filter = vf.VariationalFilter(vf.Iterative(model, hidden_size=4, key=KEY))
+        assert vf.start(filter, model).carry.state.dtype == "float64"
+
+    def test_a_network_that_does_not_fit_is_still_to_blame(self):
+        model = Half(log_var=jnp.zeros(2), scale=jnp.zeros(2))
+        network = vf.Amortized(lambda prior, state, observation: observation.x)
+        refuses(
+            lambda: vf.start(vf.VariationalFilter(network), model),
+            TypeError, "`VariationalFilter(Amortized)` does not fit `Half`",
+        )  # fmt: skip

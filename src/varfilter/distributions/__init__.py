@@ -19,6 +19,7 @@ from varfilter.distributions.gaussian import Gaussian
 from varfilter.distributions.joint import Joint
 from varfilter.distributions.normal import Normal
 from varfilter.distributions.particles import Mixture, Particles
+from varfilter.distributions.reparameterisation import is_reparameterisable, not_reparameterisable
 
 __all__ = [
     "AbstractDistribution",
@@ -35,9 +36,11 @@ __all__ = [
     "fill",
     "has_analytic_kl",
     "is_distribution",
+    "is_reparameterisable",
     "kl",
     "log_prob",
     "mean",
+    "not_reparameterisable",
     "observed",
     "sample",
     "stabilised",

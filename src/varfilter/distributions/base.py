@@ -1,7 +1,7 @@
 """What every distribution can do, and the same for pytrees of distributions."""
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -15,7 +15,15 @@ class AbstractDistribution(eqx.Module):
 
     Because it is a pytree, the gradient of a scalar with respect to a distribution is
     again a distribution: this is what lets an inference method write dF/dq.
+
+    `is_reparameterisable` says whether `sample` is a differentiable function of the parameters
+    and of noise that does not depend on them. It is True unless a family says otherwise; a
+    discrete one must (`is_reparameterisable: ClassVar[bool] = False`), for the gradient through
+    its draws is zero where that of their expectation is not. A family that is made of others,
+    as `Joint` is, speaks for itself alone: its parts are asked, too.
     """
+
+    is_reparameterisable: ClassVar[bool] = True
 
     if not TYPE_CHECKING:  # a type checker would take these for arguments of every subclass
         mean: eqx.AbstractVar[Any]
@@ -31,7 +39,7 @@ class AbstractDistribution(eqx.Module):
 
     @abstractmethod
     def sample(self, key: PRNGKeyArray) -> Any:
-        """Draw one event, differentiable in the parameters where the family allows it."""
+        """Draw one event, differentiable in the parameters if `is_reparameterisable`."""
 
     @abstractmethod
     def log_prob(self, x: Any) -> Float[Array, ""]:

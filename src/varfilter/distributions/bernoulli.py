@@ -1,5 +1,7 @@
 """Independent binary elements: the notes of a piano roll."""
 
+from typing import ClassVar
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -11,6 +13,7 @@ from varfilter.distributions.base import AbstractDistribution, fill, observed, p
 class Bernoulli(AbstractDistribution):
     """P(x = 1) = sigmoid(logits), independent over elements."""
 
+    is_reparameterisable: ClassVar[bool] = False
     logits: Float[Array, " *event"] = eqx.field(converter=parameter)
 
     @property

@@ -1,6 +1,6 @@
 """Gaussians that give the probability of a quantised value: speech samples and pixels."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -34,6 +34,7 @@ class DiscretizedNormal(AbstractDistribution):
     with one for each element.
     """
 
+    is_reparameterisable: ClassVar[bool] = False  # a draw is put on the levels
     mean: Float[Array, " *event"] = eqx.field(converter=parameter)
     log_var: Float[Array, " *event"] = eqx.field(converter=parameter)
     width: float | tuple[float, ...] = eqx.field(static=True)
@@ -119,6 +120,7 @@ class PaperDiscretizedNormal(AbstractDistribution):
     `DiscretizedNormal` for anything but comparing with the published tables.
     """
 
+    is_reparameterisable: ClassVar[bool] = False  # as `DiscretizedNormal`, whose place it takes
     mean: Float[Array, " *event"] = eqx.field(converter=parameter)
     log_var: Float[Array, " *event"] = eqx.field(converter=parameter)
     width: float = eqx.field(static=True)

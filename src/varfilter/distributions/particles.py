@@ -1,6 +1,6 @@
 """Weighted particles, and mixtures of distributions: the beliefs of a particle filter."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -13,6 +13,7 @@ from varfilter.distributions.base import AbstractDistribution
 class Particles(AbstractDistribution):
     """sum_i w_i delta(z - values_i); each array of `values` has the particles as first axis."""
 
+    is_reparameterisable: ClassVar[bool] = False  # which particle is drawn is a choice
     values: PyTree
     log_weights: Float[Array, " num_particles"] = eqx.field(converter=jnp.asarray)
 
@@ -62,6 +63,7 @@ class Particles(AbstractDistribution):
 class Mixture(AbstractDistribution):
     """sum_i w_i p_i; `components` is one distribution whose arrays have i as first axis."""
 
+    is_reparameterisable: ClassVar[bool] = False  # which component is drawn is a choice
     components: AbstractDistribution
     log_weights: Float[Array, " num_components"] = eqx.field(converter=jnp.asarray)
 

@@ -10,7 +10,13 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from varfilter._arguments import kind
 from varfilter._tree import once_per_signature
-from varfilter.contracts import first_line, observation_shape, require_model, tree_difference
+from varfilter.contracts import (
+    first_line,
+    mixed_dtypes,
+    observation_shape,
+    require_model,
+    tree_difference,
+)
 from varfilter.model import AbstractModel, State
 from varfilter.observation import Observation
 
@@ -118,12 +124,17 @@ def _first_carry(filter: AbstractFilter, model: AbstractModel) -> Carry:
     try:
         after, filtered = eqx.filter_eval_shape(filter.step, model, carry, x, key)
     except Exception as error:
+        mixture = mixed_dtypes(model)
         raise TypeError(
             f"`{name}` does not fit `{type(model).__name__}`: its step fails on the shapes of this"
             f" model ({first_line(error)}). Build its networks for this model."
+            if mixture is None
+            else f"{mixture} The step of `{name}` fails on it ({first_line(error)})."
         ) from error
     if difference := tree_difference(carry, after):
-        raise TypeError(f"`{name}.step` must keep the carry that `init` makes: {difference}.")
+        kept = f"`{name}.step` must keep the carry that `init` makes: {difference}."
+        mixture = mixed_dtypes(model)
+        raise TypeError(kept if mixture is None else f"{mixture} With it {kept}")
     if not isinstance(filtered, Filtered) or filtered.bound.shape != ():
         raise TypeError(f"`{name}.step` must return a `Filtered` whose `bound` is one number.")
     return carry

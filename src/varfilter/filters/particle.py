@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from varfilter import distributions
 from varfilter._arguments import kind, require_fraction, require_positive
-from varfilter._tree import select
+from varfilter._tree import detach, select
 from varfilter.distributions import Mixture, Particles
 from varfilter.filters.base import AbstractFilter, Filtered
 from varfilter.filters.recovery import advance, finite_bound, is_lost
@@ -126,7 +126,7 @@ class ParticleFilter(AbstractFilter):
                 model, state, memory, observation, key_infer, kl_weight=kl_weight
             )
             prior, expected = model.prior(state), prediction(model, state)
-            q = select(observation.is_seen, inferred.posterior, prior)
+            q = _held(select(observation.is_seen, inferred.posterior, prior))
             z = distributions.sample(q, key_sample)
             log_weight = (
                 distributions.log_prob(model.emission(state, z), observation.x)
@@ -178,6 +178,20 @@ class ParticleFilter(AbstractFilter):
         return jax.tree.map(
             lambda leaf: jnp.broadcast_to(leaf, (self.num_particles, *jnp.shape(leaf))), tree
         )
+
+
+def _held(q: Any) -> Any:
+    """Cut the parameters of what is not reparameterisable from the gradient, leaf by leaf.
+
+    Such a draw has no path for the gradient. With q held fixed that of its weight is
+    ∇p(x, z) / q(z), whose mean over draws is ∇p(x); with q moving, that of the bootstrap
+    filter's weight would be blind to how the latent is predicted, for p(z) / q(z) = 1.
+    """
+
+    def is_held(node: Any) -> bool:
+        return distributions.is_distribution(node) and not node.is_reparameterisable
+
+    return jax.tree.map(lambda node: detach(node) if is_held(node) else node, q, is_leaf=is_held)
 
 
 def _mixture(components, log_weights):

@@ -14,6 +14,7 @@ from varfilter._tree import Signature, flat, flat_size
 from varfilter.contracts import first_step
 from varfilter.distributions import stabilised
 from varfilter.inference.base import AbstractInference, Inferred, Memory
+from varfilter.inference.latents import require_reparameterisable
 from varfilter.model import AbstractModel, State
 from varfilter.nn import Dense, linear
 from varfilter.observation import Observation
@@ -35,6 +36,11 @@ class Amortized(AbstractInference):
                 f"`network` must map (prior, state, observation) to q; got {kind(self.network)}."
                 " For example `MLPPosterior(model, key=key)`."
             )
+
+    @classmethod
+    def require_fitting(cls, model: AbstractModel) -> None:
+        """Refuse latents without a gradient of their draws, by which the network would learn."""
+        require_reparameterisable(cls.__name__, model)
 
     def infer(
         self,
@@ -68,6 +74,7 @@ class MLPPosterior(eqx.Module):
     ):
         require_all_positive(hidden_size=hidden_size, num_layers=num_layers)
         require_key(key)
+        require_reparameterisable("MLPPosterior", model)
         shapes = first_step(model)
         key_trunk, key_out = jax.random.split(key)
         in_size = shapes.observation_size + flat_size(shapes.state)

@@ -34,8 +34,13 @@ class AbstractInference(eqx.Module):
     # Local: q_t learns from F_t alone, so all steps can learn at once (`learning.TimeParallel`).
     is_local: ClassVar[bool] = False
 
+    @classmethod
+    def require_fitting(cls, model: AbstractModel) -> None:
+        """Refuse models that the method is not made for; a method that says nothing takes all."""
+
     def init(self, model: AbstractModel) -> Memory:
         """The memory before the first step; None unless the method is recurrent."""
+        self.require_fitting(model)
         return None
 
     @abstractmethod

@@ -20,14 +20,14 @@ class Exact(AbstractInference):
 
     is_local: ClassVar[bool] = True
 
-    def init(self, model: AbstractModel) -> Memory:
-        """Refuse models that it is not exact for; there is nothing to remember."""
+    @classmethod
+    def require_fitting(cls, model: AbstractModel) -> None:
+        """Refuse models that it is not exact for."""
         if not isinstance(model, LinearGaussian):
             raise TypeError(
                 f"`Exact` inference needs `LinearGaussian`; got `{type(model).__name__}`."
                 " Use `GradientDescent(...)` or `Iterative(...)`."
             )
-        return None
 
     def infer(
         self,

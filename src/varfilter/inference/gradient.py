@@ -12,6 +12,7 @@ from varfilter._arguments import require_optimizer, require_positive
 from varfilter._tree import detach
 from varfilter.distributions import stabilised
 from varfilter.inference.base import AbstractInference, Inferred, Memory
+from varfilter.inference.latents import require_reparameterisable
 from varfilter.inference.signal import free_energy_gradient
 from varfilter.model import AbstractModel, State
 from varfilter.observation import Observation
@@ -42,6 +43,11 @@ class GradientDescent(AbstractInference):
             optimizer = optax.adam(optax.cosine_decay_schedule(0.2, self.num_iterations))
         require_optimizer("optimizer", optimizer)
         self.optimizer = optimizer
+
+    @classmethod
+    def require_fitting(cls, model: AbstractModel) -> None:
+        """Refuse latents without a gradient of their draws, which is what it descends."""
+        require_reparameterisable(cls.__name__, model)
 
     def infer(
         self,

@@ -13,6 +13,7 @@ from varfilter._arguments import kind, require_all_positive, require_key, requir
 from varfilter._tree import detach, flat_size
 from varfilter.contracts import FirstStep, first_step
 from varfilter.inference.base import AbstractInference, Inferred, Memory
+from varfilter.inference.latents import require_reparameterisable
 from varfilter.inference.signal import Gradients
 from varfilter.inference.update import Highway, LayerNorm
 from varfilter.model import AbstractModel, State
@@ -72,6 +73,7 @@ class Iterative(AbstractInference):
         require_key(key)
         _require_parts(self.signal, self.normalize, update)
 
+        self.require_fitting(model)
         shapes = first_step(model)
         in_size = self._signal_size(model, shapes) + shapes.parameter_size
         in_size += shapes.observation_size if encode_observation else 0
@@ -83,6 +85,11 @@ class Iterative(AbstractInference):
                 f"`update` takes the raw gradient, but `signal` is `{type(self.signal).__name__}`."
                 " Use `signal=Gradients()`, or `update=Highway`."
             )
+
+    @classmethod
+    def require_fitting(cls, model: AbstractModel) -> None:
+        """Refuse latents without a gradient of their draws, which is what the network sees."""
+        require_reparameterisable(cls.__name__, model)
 
     def with_num_iterations(self, num_iterations: int) -> "Iterative":
         """Keep the weights and change how many iterations are made: spend more time, or less."""

@@ -12,6 +12,7 @@ from varfilter._tree import Signature
 from varfilter.contracts import first_step
 from varfilter.inference.amortized import posterior_like
 from varfilter.inference.base import AbstractInference, Inferred, Memory
+from varfilter.inference.latents import require_reparameterisable
 from varfilter.model import AbstractModel, State
 from varfilter.nn import linear
 from varfilter.observation import Observation
@@ -49,8 +50,14 @@ class Recurrent(AbstractInference):
                 " For example `LSTMPosterior(model, key=key)`."
             )
 
+    @classmethod
+    def require_fitting(cls, model: AbstractModel) -> None:
+        """Refuse latents without a gradient of their draws, by which the network would learn."""
+        require_reparameterisable(cls.__name__, model)
+
     def init(self, model: AbstractModel) -> Memory:
         """The network's memory before the first step."""
+        self.require_fitting(model)
         return self.network.init()
 
     def infer(
@@ -80,6 +87,7 @@ class LSTMPosterior(eqx.Module):
     def __init__(self, model: AbstractModel, *, hidden_size: int = 256, key: PRNGKeyArray):
         require_positive("hidden_size", hidden_size)
         require_key(key)
+        require_reparameterisable("LSTMPosterior", model)
         shapes = first_step(model)
         key_cell, key_out = jax.random.split(key)
         self.cell = eqx.nn.LSTMCell(shapes.observation_size, hidden_size, key=key_cell)

@@ -8,10 +8,11 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from varfilter._arguments import require_weight
+from varfilter._arguments import listed, require_weight
 from varfilter.filtering import run
 from varfilter.filters.base import AbstractFilter, Filtered
-from varfilter.filters.variational import VariationalInfo
+from varfilter.filters.variational import VariationalFilter, VariationalInfo
+from varfilter.inference.latents import draws_without_gradient, undeclared_families
 from varfilter.learning.state import (
     LearnerState,
     Metrics,
@@ -55,8 +56,11 @@ class EndToEnd(eqx.Module):
         self.complete = complete
 
     def init(self, model: AbstractModel, filter: AbstractFilter) -> LearnerState:
-        """Begin, with fresh optimizers."""
-        return init_state(model, filter, self.theta, self.phi)
+        """Begin, with fresh optimizers; latents through which no gradient runs are refused."""
+        state = init_state(model, filter, self.theta, self.phi)
+        if self.theta is not None:
+            _require_gradient(state.model, state.filter)
+        return state
 
     def update(
         self,
@@ -72,6 +76,26 @@ class EndToEnd(eqx.Module):
         """Update θ and φ once, on a batch (batch, time, *event); `us` are known inputs."""
         batch = require_sequences(state, xs, mask, x0, us, key, complete=self.complete)
         return _update(self, state, batch, key, require_weight("kl_weight", kl_weight))
+
+
+def _require_gradient(model: AbstractModel, filter: AbstractFilter) -> None:
+    """Refuse a bound whose gradient in θ would be wrong, since draws have none.
+
+    A `ParticleFilter` holds the proposals of such draws fixed, which makes its gradient right,
+    but it has to know of them.
+    """
+    name = type(model).__name__
+    if isinstance(filter, VariationalFilter) and (families := draws_without_gradient(model)):
+        raise TypeError(
+            f"`EndToEnd` cannot learn `{name}` by a `VariationalFilter`: its gradient runs through"
+            f" the draws of {listed(families)}, which cannot be reparameterised."
+            " Use `ParticleFilter(Prior(), num_particles)`."
+        )
+    if families := undeclared_families(model):
+        raise TypeError(
+            f"`EndToEnd` cannot learn `{name}`: the draws of {listed(families)} do not move with"
+            " the parameters. Say so in the class: `is_reparameterisable: ClassVar[bool] = False`."
+        )
 
 
 @eqx.filter_jit

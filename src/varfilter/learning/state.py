@@ -1,5 +1,7 @@
 """What learning carries from update to update, what it reports, and how it protects both."""
 
+import sys
+from pathlib import Path
 from typing import Any, TypeVar
 
 import equinox as eqx
@@ -9,7 +11,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from varfilter._arguments import kind, require_key, require_optimizer
+from varfilter._arguments import kind, listed, require_key, require_optimizer
 from varfilter._tree import select, strong
 from varfilter.contracts import (
     as_booleans,
@@ -20,7 +22,9 @@ from varfilter.contracts import (
     tree_difference,
 )
 from varfilter.filters.base import AbstractFilter, require_fitting
+from varfilter.inference.base import AbstractInference
 from varfilter.inference.gradient import descend
+from varfilter.inference.latents import draws_without_gradient
 from varfilter.model import AbstractModel
 
 Module = TypeVar("Module", bound=eqx.Module)
@@ -77,8 +81,19 @@ def init_state(
     theta: optax.GradientTransformation | None,
     phi: optax.GradientTransformation | None,
 ) -> LearnerState:
-    """Begin to learn both modules, with fresh optimizers."""
+    """Begin to learn both modules, with fresh optimizers.
+
+    The parameters are all arrays of floats, those of NumPy too. A Python number outside of a
+    static field is refused, for it would never be trained; libraries' own layers keep theirs (the
+    rate of `equinox.nn.Dropout`, the tolerance of a solver), which are settings.
+    """
+    model, filter = _with_jax_arrays((model, filter))
     require_fitting(filter, model)
+    if theta is not None:
+        _require_trainable("model", model, "theta")
+    if phi is not None:
+        _require_trainable("filter", filter, "phi")
+        _require_learnable_proposal(model, filter)
     model, filter = strong((model, filter))
     zero = jnp.zeros((), jnp.int32)
     return LearnerState(
@@ -191,6 +206,63 @@ def masked_mean(values: Float[Array, "..."], weights: Bool[Array, "..."]) -> Flo
     axes = tuple(range(weights.ndim))
     count = jnp.maximum(jnp.sum(weights), 1).astype(values.dtype)
     return jnp.sum(jnp.where(spread, values, 0.0), axis=axes) / count
+
+
+def _require_trainable(name: str, module: eqx.Module, optimizer: str) -> None:
+    """Refuse Python numbers where a reader of the class would expect a parameter."""
+    for path, leaf in jax.tree_util.tree_leaves_with_path(module):
+        # NumPy's numbers, some of which are Python floats too, are arrays and are trained.
+        is_number = isinstance(leaf, float | complex) and not isinstance(leaf, np.generic)
+        if is_number and not _is_of_library(_owner(module, path)):
+            raise TypeError(
+                f"`{name}{jax.tree_util.keystr(path)}` is the Python number {leaf!r}, which would"
+                f" never be trained: parameters are arrays. Give `jnp.asarray({leaf!r})` to train"
+                " it; to hold it, declare its field with `eqx.field(static=True)`, or give"
+                f" `{optimizer}=None` to train nothing of `{name}`."
+            )
+
+
+def _owner(module: Any, path: Any) -> Any:
+    """The innermost module on the way to a leaf."""
+    nodes = [module]
+    for entry in path:
+        match entry:
+            case jax.tree_util.GetAttrKey(name):
+                nodes.append(getattr(nodes[-1], name))
+            case jax.tree_util.SequenceKey(index) | jax.tree_util.DictKey(index):
+                nodes.append(nodes[-1][index])
+            case _:  # inside a container of another kind, which has no names for its parts
+                break
+    return [node for node in nodes if isinstance(node, eqx.Module)][-1]
+
+
+def _is_of_library(module: Any) -> bool:
+    """Whether an installed library defines the class, so that no user can declare its fields."""
+    if isinstance(module, AbstractModel | AbstractInference | AbstractFilter):
+        return False
+    file = getattr(sys.modules.get(type(module).__module__), "__file__", None) or ""
+    return not {"site-packages", "dist-packages"}.isdisjoint(Path(file).parts)
+
+
+def _require_learnable_proposal(model: AbstractModel, filter: AbstractFilter) -> None:
+    """Refuse to learn an inference from draws that have no gradient."""
+    has_parameters = any(map(eqx.is_inexact_array, jax.tree.leaves(filter)))
+    if has_parameters and (families := draws_without_gradient(model)):
+        raise TypeError(
+            f"`phi` cannot learn an inference of {listed(families)}, the latent of"
+            f" `{type(model).__name__}`: the draws cannot be reparameterised, so that no gradient"
+            " reaches q. Give `phi=None` to hold the inference as it is."
+        )
+
+
+def _with_jax_arrays(tree: Any) -> Any:
+    """Make NumPy's floats JAX arrays, so that each version of Equinox counts them as parameters."""
+
+    def converted(leaf: Any) -> Any:
+        is_numpy = isinstance(leaf, np.ndarray | np.generic)
+        return jnp.asarray(leaf) if is_numpy and np.issubdtype(leaf.dtype, np.inexact) else leaf
+
+    return jax.tree.map(converted, tree)
 
 
 def _square_norm(gradient: Any) -> Float[Array, ""]:

@@ -9,9 +9,11 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from varfilter import distributions
-from varfilter._arguments import require_key
-from varfilter.contracts import require_model, require_observations
-from varfilter.distributions import kl
+from varfilter._arguments import listed, require_key
+from varfilter.contracts import first_step, require_model, require_observations
+from varfilter.distributions import is_distribution, is_reparameterisable, kl
+from varfilter.inference import Amortized, Exact, GradientDescent, Iterative, Prior, Recurrent
+from varfilter.inference.latents import draws_without_gradient, undeclared_families
 from varfilter.model import AbstractModel, Latent, State, driven
 from varfilter.testing.report import Report, Result, deviation, tolerance
 from varfilter.testing.rollout import (
@@ -23,6 +25,7 @@ from varfilter.testing.rollout import (
     stacked,
 )
 
+INFERENCES = (Iterative, GradientDescent, Amortized, Recurrent, Exact, Prior)
 PURE = "The library compiles each function once and calls it for every step, sample and sequence."
 PURE_FIX = "Compute from the arguments alone: no global state, no random numbers of your own."
 NAN = "NaN marks an unobserved element, which must add nothing to the score."
@@ -39,6 +42,8 @@ def check_model(
 
     - `key`: of the data that are simulated from the model itself, and of the latents.
     - `xs`: optional, (time, *event): check on these observations instead.
+
+    The last result, `inferences`, says in its `note` which inferences fit the model.
     """
     require_key(key)
     report = Report(model)
@@ -57,9 +62,25 @@ def check_model(
     _check_finite(report, answers)
     _check_pure(report, model, rollout, answers)
     _check_missing(report, answers)
+    _check_draws(report, model)
     _check_gradients(report, model, rollout)
     _check_drive(report, model, rollout)
+    report.note("inferences", fitting_inferences(model))
     return report.results
+
+
+def fitting_inferences(model: AbstractModel) -> str:
+    """List the inferences that take this model, and say why if not all variational ones do."""
+    names = []
+    for inference in INFERENCES:
+        try:
+            inference.require_fitting(model)
+        except TypeError:
+            continue
+        names.append(inference.__name__)
+    families = draws_without_gradient(model)
+    reason = f" (the draws of {listed(families)} cannot be reparameterised)" if families else ""
+    return ", ".join(names) + reason
 
 
 def _check_drive(report: Report, model: AbstractModel, rollout: Rollout) -> None:
@@ -250,13 +271,15 @@ def _check_gradients(report: Report, model: AbstractModel, rollout: Rollout) -> 
         )
     reason = "Inference needs d log p(x | z) / dz"
     report.require_finite("gradient-z", z, f"{reason}.", fix)
-    report.require(
-        "gradient-z-nonzero",
-        _any_nonzero(z),
-        "a gradient that is zero everywhere",
-        f"{reason}; without it an observation says nothing about the latent.",
-        "Use z in `emission` and `advance`, through differentiable functions.",
-    )
+    smooth = _reparameterisable_parts(model, z)
+    if jax.tree.leaves(smooth):
+        report.require(
+            "gradient-z-nonzero",
+            _any_nonzero(smooth),
+            "a gradient that is zero everywhere",
+            f"{reason}; without it an observation says nothing about the latent.",
+            "Use z in `emission` and `advance`, through differentiable functions.",
+        )
     partly = jnp.asarray(half_missing(np.asarray(rollout.xs)))
     missing = _gradients(model, rollout.zs, rollout.us, rollout.xs, partly)
     report.require_finite(
@@ -265,6 +288,28 @@ def _check_gradients(report: Report, model: AbstractModel, rollout: Rollout) -> 
         "With unobserved elements the gradient must stay finite, too: the derivative of the branch"
         " of a `jnp.where` that is not taken is still computed.",
         NAN_FIX,
+    )
+
+
+def _check_draws(report: Report, model: AbstractModel) -> None:
+    undeclared = undeclared_families(model)
+    report.require(
+        "reparameterisable",
+        not undeclared,
+        f"draws of {listed(undeclared)} that do not move with their parameters",
+        "Inferences and learners that need the gradient of draws have to know.",
+        "Say so in the class, `is_reparameterisable: ClassVar[bool] = False`, or draw"
+        " z = f(parameters, noise).",
+    )
+
+
+def _reparameterisable_parts(model: AbstractModel, zs: Latent) -> Latent:
+    """Those latents that an inference may descend; a discrete one may enter by `jnp.where`."""
+    return jax.tree.map(
+        lambda family, z: z if is_reparameterisable(family) else None,
+        first_step(model).prior,
+        zs,
+        is_leaf=is_distribution,
     )
 
 

@@ -12,11 +12,15 @@ from jaxtyping import PyTree
 
 
 class Result(NamedTuple):
-    """One check that held: the largest deviation found, and how much was allowed."""
+    """One check that held: the largest deviation found, and how much was allowed.
+
+    `note` is what was found out beside it, such as the inferences that fit a model.
+    """
 
     check: str
     value: float
     tolerance: float
+    note: str = ""
 
 
 class ConformanceError(AssertionError):
@@ -52,6 +56,10 @@ class Report:
         if not holds:
             raise ConformanceError(check, self.subject, got, reason, fix)
         self.results.append(Result(check, 0.0, 0.0))
+
+    def note(self, check: str, text: str) -> None:
+        """Record something found out that cannot fail."""
+        self.results.append(Result(check, 0.0, 0.0, text))
 
     def require_equal(self, check: str, got: PyTree, want: PyTree, reason: str, fix: str) -> None:
         """Require two trees of one structure with the same numbers, up to rounding."""
