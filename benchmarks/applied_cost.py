@@ -141,8 +141,9 @@ def measure(name: str, *, quick: bool) -> list[dict[str, Any]]:
     """A row for each number of trajectories."""
     subject = SUBJECTS[name]()
     model, trained, _ = subject.experiment.build(subject.dataset)
-    counts = (1, 8) if quick else COUNTS[:4] if name == "video_full" else COUNTS
-    num_steps = 4 if name.startswith("video") else 16
+    is_full = name.endswith("full")
+    counts = COUNTS[:2] if quick or name == "video_full" else COUNTS[:4] if is_full else COUNTS
+    num_steps = {"video": 4, "video_full": 2}.get(name, 16)
     xs, num_samples = subject.xs[: num_steps + 1], subject.medium.num_samples
     chunks, lines, peaks = {}, {}, {}
     for count in counts:  # upwards: the peak is that of the largest so far
@@ -152,7 +153,7 @@ def measure(name: str, *, quick: bool) -> list[dict[str, Any]]:
             lines[str(count)] = _line(filter, model, xs, num_samples)
         chunks[str(count)]()
         peaks[count] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    race = Race(chunks, num_rounds=1 if quick else 5)
+    race = Race(chunks, num_rounds=1 if quick or is_full else 5)
     live = Race(lines, num_rounds=1 if quick else 21, num_calls=1 if quick else 10)
     return [
         {
@@ -198,9 +199,7 @@ def _small(name: str, model: Any) -> Experiment:
     return dataclasses.replace(experiment_named(name), model=model, filter=SMALL_NETWORK)
 
 
-def _random(
-    experiment: Experiment, medium: str, shape: tuple[int, ...], family: Family
-) -> Subject:
+def _random(experiment: Experiment, medium: str, shape: tuple[int, ...], family: Family) -> Subject:
     xs = np.random.default_rng(0).uniform(size=(17, *shape)).astype(np.float32)
     xs = xs.round() if family.width is None else xs
     part = Ragged.of([xs])

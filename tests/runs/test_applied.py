@@ -2,6 +2,7 @@
 
 import io
 import json
+import shutil
 import sys
 from dataclasses import replace
 
@@ -476,3 +477,33 @@ def test_every_function_takes_the_number_of_trajectories(world):
             filter_data(run, new, num_particles=wrong)
         with pytest.raises(ValueError, match="`num_particles`"):
             forecast_data(run, new, 2, num_particles=wrong)
+
+
+def test_a_band_in_a_gap_has_what_one_trajectory_takes_for_known(world, tmp_path):
+    """Var[x] = E[Var[x | past]] + Var[E[x | past]]: one sampled past leaves the second part out."""
+    run = Run.load(shutil.copytree(world / "run", tmp_path / "run"))
+    # Parameters as drawn hardly listen to the latents: so larger ones, as if it had learned.
+    trained = run.trained()
+    large = jax.tree.map(lambda leaf: 3 * leaf, eqx.filter(trained.model, eqx.is_inexact_array))
+    run.keep_best(trained._replace(model=eqx.combine(large, trained.model)))
+    gap = np.full(20, np.nan)
+    new = {
+        "pump": np.repeat("x", 24),
+        "when": np.arange(24) * 0.5,
+        "is_on": np.concatenate([[1.0, 0.0, 1.0], gap, [1.0]]),
+        "warm": np.concatenate([[20.0, 22.0, 19.0], gap, [21.0]]),
+    }
+
+    def widths(num_particles, seed):
+        rows = filter_data(
+            run, new, seed=seed, num_particles=num_particles, levels=(0.05, 0.95), num_samples=128
+        )
+        inside = list(rows)[3:23]
+        return [(row["warm_std"] ** 2, row["warm_q95"] - row["warm_q05"]) for row in inside]
+
+    # The pasts that one trajectory may have, each with its own band.
+    alone = np.array([widths(1, seed) for seed in range(16)]).mean(axis=(0, 1))
+    many = np.array(widths(64, 0)).mean(axis=0)
+    # The averages of twenty bands and variances, of 128 draws each, are right to some percent:
+    # a variance of 128 draws errs by sqrt(2 / 127) = 13%, the mean of twenty by 3%.
+    assert (many > 1.2 * alone).all()

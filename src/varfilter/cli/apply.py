@@ -32,6 +32,10 @@ class Filter(Command):
     rate; the training data need not be there. The first step of a sequence is given, and has no
     prediction.
 
+    Many weighted trajectories are carried, each inferred as in training, and predictions, bands,
+    surprise and latents are of all of them: one sampled past is overconfident, since it holds one
+    guess of all that was not seen for a fact.
+
     INPUT - is for tables as they come: a JSON object a line on standard input, with the names of
     the columns; null or absent is missing. The columns of time and sequence may be there. A row
     goes out before the next line is waited for, and its prediction was made before its line came.
@@ -54,7 +58,7 @@ class Filter(Command):
     seed: Number = 0
     """All randomness comes from this number."""
     num_particles: Particles = None
-    """Trajectories that are carried (64; 32 for sound, 16 for music, 8 for video); 1 is the paper's filter."""
+    """Trajectories (64; 32 for sound, 16 for music, 8 for video); 1 is the paper's filter."""
     num_samples: Annotated[int | None, named("N")] = None
     """Draws of the latent for each prediction (128; 16 for video)."""
     levels: Levels = ()
@@ -88,8 +92,9 @@ class Filter(Command):
 class Forecast(Command):
     """How data may go on: mean and quantiles of each step ahead, with a trained run.
 
-    INPUT is as for `varfilter filter`; each of its sequences is filtered to its end, and the
-    futures begin there. With INPUT - the lines are read until there are no more.
+    INPUT is as for `varfilter filter`; each of its sequences is filtered to its end, with as many
+    trajectories, and the futures begin there. With INPUT - the lines are read until there are no
+    more.
 
     examples:
       varfilter forecast runs/pumps new.csv --horizon 24
@@ -105,7 +110,7 @@ class Forecast(Command):
     levels: Levels = (0.05, 0.5, 0.95)
     """The quantiles to give."""
     num_particles: Particles = None
-    """Trajectories that are carried (64; 32 for sound, 16 for music, 8 for video); 1 is the paper's filter."""
+    """Trajectories (64; 32 for sound, 16 for music, 8 for video); 1 is the paper's filter."""
     num_samples: Number = 256
     """How many futures to draw."""
     out: Out = None

@@ -44,8 +44,8 @@ class Evaluate(Command):
     """Another bound than the one that was trained."""
 
     num_particles: Particles = None
-    """Particles of iwae and fivo (as in training), or of the bound below elbo (64; 32 for sound, 16 for music, 8 for video); 1
-    leaves that out."""
+    """Of iwae and fivo (as in training); with elbo, of the particle bound below it (64; 32 for
+    sound, 16 for music, 8 for video), and 1 leaves that out."""
 
     num_iterations: Annotated[int | None, named("K")] = None
     """AVF: another number of inference iterations than in training."""

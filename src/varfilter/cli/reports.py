@@ -38,7 +38,8 @@ class Report(Command):
     """The seed of the draws, and of the choice of sequences that are shown."""
 
     num_particles: Particles = None
-    """Trajectories behind the pictures and the calibration (64; 32 for sound, 16 for music, 8 for video); 1 is the paper's filter."""
+    """Trajectories behind pictures and calibration (64; 32 for sound, 16 for music, 8 for
+    video); 1 is the paper's filter."""
 
     def __call__(self) -> int:
         """Run; returns the exit code."""

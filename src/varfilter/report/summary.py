@@ -53,8 +53,8 @@ def summarize(
     chosen = np.random.default_rng(seed).permutation(scores.numbers)
     num_particles = medium.num_particles if num_particles is None else num_particles
     inspected = inspect_sequences(
-        applied_filter(filter, num_particles), model, dataset, jax.random.key(seed), chosen[: medium.inspection.num_sequences],
-        split=split, inspection=medium.inspection,
+        applied_filter(filter, num_particles), model, dataset, jax.random.key(seed),
+        chosen[: medium.inspection.num_sequences], split=split, inspection=medium.inspection,
     )  # fmt: skip
     drawn = [medium.inspected(each) for each in inspected[: medium.inspection.num_drawn]]
     numbers = {

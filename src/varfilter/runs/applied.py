@@ -159,10 +159,11 @@ def filter_data(
     """A row for each step of each sequence of `data`, as the run's medium writes them.
 
     `num_particles` trajectories are carried (64; 32 for sound, 16 for music, 8 for video; 1 is the
-    paper's filter), and predictions, surprise and latents come from all of them. The prediction is that of `predict`, from `num_samples` draws (128; 16 for video), with quantiles
-    at `levels`. The first step of a sequence is conditioned on, as in training: it has
-    neither prediction nor surprise. Every sequence draws from the same seed, so that its numbers
-    do not depend on those beside it, and are those of the same lines on standard input.
+    paper's filter), and predictions, surprise and latents come from all of them. The prediction
+    is that of `predict`, from `num_samples` draws (128; 16 for video), with quantiles at `levels`.
+    The first step of a sequence is conditioned on, as in training: it has neither prediction nor
+    surprise. Every sequence draws from the same seed, so that its numbers do not depend on those
+    beside it, and are those of the same lines on standard input.
     """
     applied = apply_run(
         run, seed=seed, num_particles=num_particles,

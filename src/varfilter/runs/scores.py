@@ -40,8 +40,8 @@ def score_run(
         if bound == "elbo":
             raise ValueError(
                 f"`num_particles` is {num_particles}, but the bound is elbo, which has none. Give"
-                " `--bound iwae` or `--bound fivo` with it; `score_particles` has the particle bound"
-                " beside it."
+                " `--bound iwae` or `--bound fivo` with it; `score_particles` has the bound of"
+                " particles beside it."
             )
     trained = run.trained()
     particles = choice.num_particles if num_particles is None else num_particles
