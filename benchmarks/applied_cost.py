@@ -184,7 +184,7 @@ def _chunk(filter: Any, model: Any, xs: np.ndarray, num_samples: int) -> Any:
 def _line(filter: Any, model: Any, xs: np.ndarray, num_samples: int) -> Any:
     """What `LiveFilter` does with a line: predict, then fold it in."""
     stream = Stream(filter, model, KEY)
-    stream.belief = start(filter, model, xs[0])
+    stream.belief = start(filter, model, xs[0], KEY)
 
     def call() -> None:
         predicted = predict(

@@ -100,12 +100,11 @@ def test_trajectories_reconstruct_by_their_weight(table):
     # By hand, over the first steps: the same draws, in a program of its own.
     xs = dataset.observations(np.asarray(dataset.test[1]))
     particles = applied_filter(filter, 8)
-    belief = start(particles, model, xs[0])
+    key = jax.random.fold_in(jax.random.key(0), 1)
+    belief = start(particles, model, xs[0], key)
     for t in range(3):
         states = belief.carry.states
-        belief, filtered = step(
-            particles, model, belief, xs[t + 1], jax.random.fold_in(jax.random.key(0), 1)
-        )
+        belief, filtered = step(particles, model, belief, xs[t + 1], key)
         zs, weights = filtered.posterior.values, filtered.posterior.weights
         means = [
             model.emission(jax.tree.map(lambda leaf, i=i: leaf[i], states), zs[i]).mean
