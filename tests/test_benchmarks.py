@@ -112,6 +112,24 @@ def test_presets_make_an_update(tmp_path):
 
 
 @pytest.mark.slow
+def test_applied_runs_are_timed(tmp_path):
+    script, path = ROOT / "benchmarks" / "applied_cost.py", tmp_path / "applied.json"
+    done = subprocess.run(
+        [sys.executable, str(script), "--quick", "--json", str(path), "table", "sound"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(path.read_text())
+    assert [(row["subject"], row["num_particles"]) for row in rows] == [
+        ("table", 1), ("table", 8), ("sound", 1), ("sound", 8),
+    ]  # fmt: skip
+    for row in rows:
+        assert 0 < row["step_ms"] < inf
+        assert (row["line_ms"] is not None) == (row["subject"] == "table")
+        assert row["num_particles"] > 1 or row["times_one"] == 1.0
+
+
+@pytest.mark.slow
 def test_experiments_are_timed(tmp_path):
     script, path = ROOT / "benchmarks" / "experiments.py", tmp_path / "experiments.json"
     done = subprocess.run(

@@ -117,18 +117,18 @@ def check_bands(folder):
     import jax
 
     from varfilter.data import Ragged
-    from varfilter.runs import Run
+    from varfilter.runs import Run, apply_run
     from varfilter.training.evaluation import forecast_coverage
 
     run = Run.load(folder / "runs" / "sensors")
-    dataset, trained = run.dataset, run.trained()
+    dataset, applied = run.dataset, apply_run(run)
     # Up to the fault: no band is to hold that.
     cut = [
         rows[:52] if name == "24" else rows
         for name, rows in zip(dataset.names["test"], dataset.test, strict=True)
     ]
     clean = replace(dataset, test=Ragged.of(cut))
-    found = forecast_coverage(trained.filter, trained.model, clean, jax.random.key(1), horizon=20)
+    found = forecast_coverage(applied.filter, applied.model, clean, jax.random.key(1), horizon=20)
     kinds = dataset.schema.kinds
     numeric = [i for i, name in enumerate(dataset.columns) if kinds[name] == "numeric"]
     share = found.covered[:, numeric].sum() / found.count[:, numeric].sum()

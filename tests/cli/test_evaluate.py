@@ -14,14 +14,14 @@ from varfilter.data.ragged import Ragged
 from varfilter.experiments import Baseline
 from varfilter.media import load
 from varfilter.runs.run import Run, Trained
-from varfilter.runs.scores import _in_density_units, score_run
+from varfilter.runs.scores import _in_density_units, score_particles, score_run
 from varfilter.training.evaluation import Evaluation
 
 pytestmark = pytest.mark.usefixtures("as_users_run_it")
 
 
 def test_evaluate(run):
-    code, out, _ = command("evaluate", run)
+    code, out, err = command("evaluate", run)
     assert code == 0
     scores = json.loads((run / "evaluation-test.json").read_text())
     assert scores["command"] == ["varfilter", "evaluate", str(run)]
@@ -35,6 +35,14 @@ def test_evaluate(run):
     assert scores["published"] == {
         "table": "table-3", "num_iterations": 1, "nats_as_published": 6.97, "nats": 7.1,
     }  # fmt: skip
+    # The particle bound beside it, of the filter that a run of music applies.
+    particle = scores["particle_bound"]
+    assert (scores["bound"], scores["num_particles"]) == ("elbo", None)
+    assert (particle["bound"], particle["num_particles"]) == ("fivo", 16)
+    assert (particle["num_sequences"], particle["num_steps"]) == (5, 5 * (NUM_STEPS - 1))
+    assert f"fivo with 16 particles: {particle['nats']:.4f} nats per step" in out
+    assert "Scoring with 16 particles too" in err
+    assert "--num-particles 1" in err
     assert scores["reference"]["what"] in out
     for words in (
         f"{scores['reference']['nats']:.4f}",
@@ -44,16 +52,45 @@ def test_evaluate(run):
         "evaluation-test.json",
     ):
         assert words in out
-    options = ("--num-iterations", 2, "--split", "valid", "--seed", 3, "--json")
+    options = (
+        "--num-iterations",
+        2,
+        "--split",
+        "valid",
+        "--seed",
+        3,
+        "--num-particles",
+        2,
+        "--json",
+    )
     code, out, _ = command("evaluate", run, *options)
     assert code == 0
     twice = json.loads(out)
     assert len(twice["nats_by_iteration"]) == 3
-    assert twice == json.loads((run / "evaluation-valid-iterations-2-seed-3.json").read_text())
+    name = "evaluation-valid-particles-2-iterations-2-seed-3.json"
+    assert twice == json.loads((run / name).read_text())
+    assert twice["particle_bound"]["num_particles"] == 2
+    # Without it, all else is as it was.
+    code, out, err = command("evaluate", run, "--num-particles", 1)
+    assert code == 0
+    assert "particles" not in out.replace("particles-1", "")
+    assert err == ""
+    alone = json.loads((run / "evaluation-test-particles-1.json").read_text())
+    assert alone["particle_bound"] is None
+    differing = {"command", "particle_bound"}
+    assert {k: v for k, v in alone.items() if k not in differing} == {
+        k: v for k, v in scores.items() if k not in differing
+    }
     code, out, _ = command("evaluate", run, "--bound", "fivo", "--num-particles", 2, "--json")
     assert code == 0
-    assert json.loads(out)["num_particles"] == 2
-    assert json.loads(out)["nats_by_iteration"] == []
+    fivo = json.loads(out)
+    assert fivo["num_particles"] == 2
+    assert fivo["particle_bound"] is None  # it is one itself
+    assert fivo["nats_by_iteration"] == []
+    # The same filter and draws, in batches of another size: 32-bit sums in another order.
+    beside = score_particles(Run.load(run), num_particles=2)
+    assert beside["nats"] == pytest.approx(fivo["nats"], rel=1e-5)
+    assert beside["prediction_error"] == pytest.approx(fivo["prediction_error"], rel=1e-5)
     assert (run / "evaluation-test-fivo-2.json").exists()
 
 
@@ -79,10 +116,12 @@ def test_densities_of_quantised_data():
 
 
 def test_scores_that_there_cannot_be(run, tmp_path):
-    code, _, err = command("evaluate", run, "--num-particles", 4)
+    with pytest.raises(ValueError, match=r"`num_particles` is 4, but .* elbo.*--bound"):
+        score_run(Run.load(run), num_particles=4)
+    code, _, err = command("evaluate", run, "--num-particles", 0)
     assert code == 2
     assert "`num_particles`" in err
-    assert "--bound" in err
+    assert not (run / "evaluation-test.json").exists()
     code, _, err = command("evaluate", run, "--num-iterations", 0)
     assert code == 2
     assert "`num_iterations`" in err

@@ -1,13 +1,18 @@
 """The close look at sequences agrees with the scores; calibration finds right predictions right."""
 
+import json
+
 import jax
 import numpy as np
 import pytest
 
 from tiny_runs import tiny
+from varfilter.filtering import start, step
 from varfilter.media import Inspection, medium_of
 from varfilter.plots.sequences import most_surprising
+from varfilter.report import report
 from varfilter.report.inspection import NOMINAL, coverage, inspect_sequences, reliability
+from varfilter.runs.applied import applied_filter
 from varfilter.training import evaluate
 
 
@@ -79,3 +84,56 @@ def test_probabilities_that_are_right_are_on_the_diagonal():
     found = reliability(np.array([0.95, 1.0, 0.0]), np.array([0.0, 1.0, 0.0]))
     assert found["counts"] == [1, 2]
     assert found["observed"] == [0.0, 0.5]
+
+
+def test_trajectories_reconstruct_by_their_weight(table):
+    """The mean over z_i of E[x | s_i, z_i], which for one trajectory is the one that it has."""
+    model, filter, dataset = table
+    options = {"split": "test", "inspection": Inspection(num_steps=300)}
+    chosen = (dataset, jax.random.key(0), np.array([1]))
+    (one,) = inspect_sequences(applied_filter(filter, 1), model, *chosen, **options)
+    (alone,) = inspect_sequences(filter, model, *chosen, **options)
+    np.testing.assert_array_equal(one.reconstruction, alone.reconstruction)
+    (many,) = inspect_sequences(applied_filter(filter, 8), model, *chosen, **options)
+    assert many.reconstruction.shape == many.mean.shape
+    assert np.isfinite(many.reconstruction).all()
+    # By hand, over the first steps: the same draws, in a program of its own.
+    xs = dataset.observations(np.asarray(dataset.test[1]))
+    particles = applied_filter(filter, 8)
+    key = jax.random.fold_in(jax.random.key(0), 1)
+    belief = start(particles, model, xs[0], key)
+    for t in range(3):
+        states = belief.carry.states
+        belief, filtered = step(particles, model, belief, xs[t + 1], key)
+        zs, weights = filtered.posterior.values, filtered.posterior.weights
+        means = [
+            model.emission(jax.tree.map(lambda leaf, i=i: leaf[i], states), zs[i]).mean
+            for i in range(8)
+        ]
+        expected = sum(w * mean for w, mean in zip(weights, means, strict=True))
+        # 32-bit sums in another order.
+        np.testing.assert_allclose(many.reconstruction[t], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_report_says_with_how_many_trajectories_it_predicts(reported, tmp_path):
+    run, page, numbers = reported("table")
+    (found,) = numbers["runs"]
+    assert found["num_particles"] == run.medium.num_particles == 64
+    assert "Filtered with 64 weighted trajectories" in page.read_text(encoding="utf-8")
+    model, trained, _, _ = run.trained()
+    chosen = np.random.default_rng(0).permutation(len(run.dataset.test))
+    peaks = {}
+    for count in (1, 64):
+        (drawn, *_) = inspect_sequences(
+            applied_filter(trained, count), model, run.dataset, jax.random.key(0),
+            chosen[:4], split="test", inspection=run.medium.inspection,
+        )  # fmt: skip
+        peaks[count] = most_surprising(drawn)
+    assert found["drawn"][0]["most_surprising"] == peaks[64] != peaks[1]
+    alone = report([run], tmp_path / "one.html", num_particles=1)
+    (found,) = json.loads(alone.with_suffix(".json").read_text())["runs"]
+    assert found["num_particles"] == 1
+    assert found["drawn"][0]["most_surprising"] == peaks[1]
+    assert "one sampled trajectory, as the paper does" in alone.read_text(encoding="utf-8")
+    with pytest.raises(ValueError, match="`num_particles`"):
+        report([run], tmp_path / "none.html", num_particles=0)

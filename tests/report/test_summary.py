@@ -80,7 +80,7 @@ def test_speech_shows_waveforms_with_reconstructions(reported):
     _, page, numbers = reported("sound")
     text = page.read_text(encoding="utf-8")
     assert "the prediction decoded from the prior" in text
-    assert "no single reconstruction" not in text
+    assert "no reconstruction" not in text
     (part,) = numbers["runs"][0]["calibration"]
     assert part["nominal"] == list(NOMINAL)
     # A wider interval holds what a narrower one holds.

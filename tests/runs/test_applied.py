@@ -2,9 +2,11 @@
 
 import io
 import json
+import shutil
 import sys
 from dataclasses import replace
 
+import equinox as eqx
 import jax
 import numpy as np
 import pytest
@@ -24,6 +26,8 @@ from varfilter.experiments import (
     SRNNSizes,
     VRNNSizes,
 )
+from varfilter.filtering import start
+from varfilter.filters import ParticleFilter, VariationalFilter
 from varfilter.media.music import MusicSource
 from varfilter.media.sound import SoundSource
 from varfilter.media.table import TableSource
@@ -34,9 +38,11 @@ from varfilter.runs import (
     Trained,
     apply_run,
     filter_data,
+    forecast_data,
     sample_run,
     train_run,
 )
+from varfilter.runs.applied import applied_filter
 
 SMALL = SRNNSizes(
     latent_size=2, recurrent_size=4, prior_size=4, decoder_size=4, num_decoder_layers=1
@@ -130,7 +136,9 @@ def assert_rows_agree(first, second):
                 assert one[name] == two[name], name
 
 
-OPTIONS = ("--num-samples", "20", "--levels", "0.1", "0.9", "--latents")
+SAMPLES = ("--num-samples", "20", "--levels", "0.1", "0.9", "--latents")
+# Twelve trajectories: a step of them is resampled, and takes no longer to compile than one of 64.
+OPTIONS = (*SAMPLES, "--num-particles", "12")
 
 
 @pytest.fixture
@@ -173,21 +181,31 @@ def test_lines_give_the_rows_of_the_file(world, varfilter, from_file):
     assert_rows_agree(from_file, sorted(rows, key=lambda row: row["pump"]))
 
 
-def test_the_numbers_are_those_of_run(world, from_file):
+@pytest.mark.parametrize("num_particles", [1, 12])
+def test_the_numbers_are_those_of_run(world, varfilter, num_particles):
+    words = ("--num-particles", num_particles)
+    code, out, _ = varfilter("filter", world / "run", world / "new.csv", *SAMPLES, *words)
+    assert code == 0
+    rows = parsed(out)
     run = Run.load(world / "run")
-    model, filter, _, _ = run.trained()
+    model, trained, _, _ = run.trained()
+    filter = VariationalFilter(trained.inference)
+    if num_particles > 1:
+        filter = ParticleFilter(trained.inference, num_particles, resample_below=0.5)
     xs = run.template.observations(run.template.schema.read(world / "new.csv").rows[0])
     # The program of the forecasts too, with their padding.
     padded = np.concatenate([xs[1:], np.full((57, 2), np.nan, np.float32)])
-    belief = apply_run(run).started(xs[0])
     key, mask = jax.random.key(0), np.arange(64) < 7
+    belief = start(filter, model, xs[0], key)
     _, filtered = vf.run(filter, model, padded, key, mask=mask, belief=belief)
     filtered = jax.tree.map(lambda leaf: leaf[:7], filtered)
-    surprise = [row["surprise"] for row in from_file[1:8]]
+    surprise = [row["surprise"] for row in rows[1:8]]
     np.testing.assert_allclose(surprise, -filtered.bound, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(
-        [row["z1_mean"] for row in from_file[1:8]], filtered.posterior.mean[:, 1], rtol=1e-4
-    )
+    # Step by step: the moments of particles are over their first axis.
+    moments = jax.vmap(lambda q: (q.mean, q.variance))(filtered.posterior)
+    for part, expected in zip(("mean", "std"), (moments[0], moments[1] ** 0.5), strict=True):
+        found = [row[f"z1_{part}"] for row in rows[1:8]]
+        np.testing.assert_allclose(found, expected[:, 1], rtol=1e-4, atol=1e-5)
 
 
 def test_a_forecast_goes_on_where_the_data_end(world, varfilter, tmp_path):
@@ -263,6 +281,8 @@ def test_refusals_are_a_line_and_exit_code_2(world, varfilter, tmp_path):
         (("filter", run, new, "--out", tmp_path / "none" / "x.csv"), "no folder"),
         (("filter", run, new, "--seed", "-1"), "`seed`"),
         (("filter", run, new, "--num-samples", "0"), "`num_samples`"),
+        (("filter", run, new, "--num-particles", "0"), "`num_particles`"),
+        (("forecast", run, new, "--horizon", "1", "--num-particles", "-3"), "`num_particles`"),
         (("filter", run, new, "--levels", "5"), "`levels`"),
         (("forecast", run, new, "--horizon", "0"), "`--horizon`"),
         (("forecast", run, other, "--horizon", "1"), "lacks the columns"),
@@ -419,3 +439,71 @@ def test_a_table_filter_is_a_run(world, tmp_path):
         loaded.forecast(2)
     with pytest.raises(FileExistsError, match="new folder"):
         fitted.save(tmp_path / "kept")
+
+
+# Many trajectories.
+
+
+def test_a_run_is_applied_with_the_trajectories_of_its_medium(world):
+    run = Run.load(world / "run")
+    trained = run.trained().filter
+    assert run.medium.num_particles == 64
+    default = apply_run(run).filter
+    assert isinstance(default, ParticleFilter)
+    assert (default.num_particles, default.resample_below) == (64, 0.5)
+    assert eqx.tree_equal(default.inference, trained.inference)
+    # The same filter has the same bits: one trajectory is the paper's.
+    assert isinstance(trained, VariationalFilter)
+    assert eqx.tree_equal(apply_run(run, num_particles=1).filter, trained)
+    # Whatever it was trained with.
+    particles = ParticleFilter(trained.inference, 3, resample_below=0.0)
+    assert eqx.tree_equal(applied_filter(particles, 64), default)
+    assert eqx.tree_equal(applied_filter(particles, 1), trained)
+
+
+def test_every_function_takes_the_number_of_trajectories(world):
+    run, new = Run.load(world / "run"), world / "new.csv"
+    loaded = TableFilter.load(world / "run")
+    options = {"num_samples": 20, "num_particles": 12}
+    by_hand = [row["surprise"] for row in filter_data(run, new, **options)]
+    np.testing.assert_array_equal(loaded.filter(new, **options)["surprise"], by_hand)
+    ahead = [row["warm_mean"] for row in forecast_data(run, new, 2, **options)]
+    np.testing.assert_array_equal(loaded.forecast(2, new, **options)["warm_mean"], ahead)
+    alone = options | {"num_particles": 1}
+    assert [row["surprise"] for row in filter_data(run, new, **alone)][1:8] != by_hand[1:8]
+    assert [row["warm_mean"] for row in forecast_data(run, new, 2, **alone)] != ahead
+    for wrong in (0, -2, True):
+        with pytest.raises(ValueError, match="`num_particles`"):
+            filter_data(run, new, num_particles=wrong)
+        with pytest.raises(ValueError, match="`num_particles`"):
+            forecast_data(run, new, 2, num_particles=wrong)
+
+
+def test_a_band_in_a_gap_has_what_one_trajectory_takes_for_known(world, tmp_path):
+    """Var[x] = E[Var[x | past]] + Var[E[x | past]]: one sampled past leaves the second part out."""
+    run = Run.load(shutil.copytree(world / "run", tmp_path / "run"))
+    # Parameters as drawn hardly listen to the latents: so larger ones, as if it had learned.
+    trained = run.trained()
+    large = jax.tree.map(lambda leaf: 3 * leaf, eqx.filter(trained.model, eqx.is_inexact_array))
+    run.keep_best(trained._replace(model=eqx.combine(large, trained.model)))
+    gap = np.full(20, np.nan)
+    new = {
+        "pump": np.repeat("x", 24),
+        "when": np.arange(24) * 0.5,
+        "is_on": np.concatenate([[1.0, 0.0, 1.0], gap, [1.0]]),
+        "warm": np.concatenate([[20.0, 22.0, 19.0], gap, [21.0]]),
+    }
+
+    def widths(num_particles, seed):
+        rows = filter_data(
+            run, new, seed=seed, num_particles=num_particles, levels=(0.05, 0.95), num_samples=128
+        )
+        inside = list(rows)[3:23]
+        return [(row["warm_std"] ** 2, row["warm_q95"] - row["warm_q05"]) for row in inside]
+
+    # The pasts that one trajectory may have, each with its own band.
+    alone = np.array([widths(1, seed) for seed in range(16)]).mean(axis=(0, 1))
+    many = np.array(widths(64, 0)).mean(axis=0)
+    # The averages of twenty bands and variances, of 128 draws each, are right to some percent:
+    # a variance of 128 draws errs by sqrt(2 / 127) = 13%, the mean of twenty by 3%.
+    assert (many > 1.2 * alone).all()

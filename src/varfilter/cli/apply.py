@@ -14,12 +14,13 @@ from varfilter.cli.options import (
     Levels,
     Number,
     Out,
+    Particles,
     RunFolder,
     named,
     require_place,
 )
 
-SMALLER = "Give a smaller --num-samples."
+SMALLER = "Give a smaller --num-particles or --num-samples."
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,10 @@ class Filter(Command):
     video or a folder of images; or a folder of such files. It is read with the run's scaling and
     rate; the training data need not be there. The first step of a sequence is given, and has no
     prediction.
+
+    Many weighted trajectories are carried, each inferred as in training, and predictions, bands,
+    surprise and latents are of all of them: one sampled past is overconfident, since it holds one
+    guess of all that was not seen for a fact.
 
     INPUT - is for tables as they come: a JSON object a line on standard input, with the names of
     the columns; null or absent is missing. The columns of time and sequence may be there. A row
@@ -52,6 +57,8 @@ class Filter(Command):
     """Add the mean and the spread of the latents to each row."""
     seed: Number = 0
     """All randomness comes from this number."""
+    num_particles: Particles = None
+    """Trajectories (64; 32 for sound, 16 for music, 8 for video); 1 is the paper's filter."""
     num_samples: Annotated[int | None, named("N")] = None
     """Draws of the latent for each prediction (128; 16 for video)."""
     levels: Levels = ()
@@ -68,6 +75,7 @@ class Filter(Command):
             run = _opened(self.run, self.out)
             options = {
                 "seed": self.seed,
+                "num_particles": self.num_particles,
                 "num_samples": self.num_samples,
                 "levels": self.levels,
                 "latents": self.latents,
@@ -84,8 +92,9 @@ class Filter(Command):
 class Forecast(Command):
     """How data may go on: mean and quantiles of each step ahead, with a trained run.
 
-    INPUT is as for `varfilter filter`; each of its sequences is filtered to its end, and the
-    futures begin there. With INPUT - the lines are read until there are no more.
+    INPUT is as for `varfilter filter`; each of its sequences is filtered to its end, with as many
+    trajectories, and the futures begin there. With INPUT - the lines are read until there are no
+    more.
 
     examples:
       varfilter forecast runs/pumps new.csv --horizon 24
@@ -100,6 +109,8 @@ class Forecast(Command):
     """How many steps ahead."""
     levels: Levels = (0.05, 0.5, 0.95)
     """The quantiles to give."""
+    num_particles: Particles = None
+    """Trajectories (64; 32 for sound, 16 for music, 8 for video); 1 is the paper's filter."""
     num_samples: Number = 256
     """How many futures to draw."""
     out: Out = None
@@ -111,7 +122,7 @@ class Forecast(Command):
 
     def __call__(self) -> int:
         """Run; returns the exit code."""
-        with refusals(f"{SMALLER[:-1]} or --horizon.") as refused:
+        with refusals("Give a smaller --num-particles, --num-samples or --horizon.") as refused:
             from varfilter._arguments import require_positive
             from varfilter.media import write_rows
             from varfilter.prediction import require_levels
@@ -121,6 +132,7 @@ class Forecast(Command):
             run = _opened(self.run, self.out)
             options = {
                 "seed": self.seed,
+                "num_particles": self.num_particles,
                 "num_samples": self.num_samples,
                 "levels": require_levels(self.levels),
             }

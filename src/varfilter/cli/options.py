@@ -35,6 +35,7 @@ RunFolder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 Input = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="INPUT")]
 Out = Annotated[Path | None, named("FILE")]
 Number = Annotated[int, tyro.conf.arg(metavar="N")]
+Particles = Annotated[int | None, named("N")]
 Levels = Annotated[tuple[float, ...], tyro.conf.arg(metavar="P ...")]
 Split = Literal["train", "valid", "test"]
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import tyro
 
 from varfilter.cli.errors import refusals
-from varfilter.cli.options import Command, Number, Split, named
+from varfilter.cli.options import Command, Number, Particles, Split, named
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,8 @@ class Report(Command):
 
     Results beside the paper's, learning curves, what each inference iteration gains, pictures
     of data, predictions and reconstructions, calibration, the best and the worst sequences.
-    All of its numbers go to a .json file of the same name.
+    Scores are of the bound that was trained; pictures and calibration are of the filter that the
+    run applies to new data. All of its numbers go to a .json file of the same name.
 
     examples:
       varfilter report runs/srnn-jsb-avf
@@ -36,9 +37,13 @@ class Report(Command):
     seed: Number = 0
     """The seed of the draws, and of the choice of sequences that are shown."""
 
+    num_particles: Particles = None
+    """Trajectories behind pictures and calibration (64; 32 for sound, 16 for music, 8 for
+    video); 1 is the paper's filter."""
+
     def __call__(self) -> int:
         """Run; returns the exit code."""
-        with refusals() as refused:
+        with refusals("Give a smaller --num-particles.") as refused:
             from varfilter.report import report
             from varfilter.runs.run import Run
 
@@ -46,7 +51,13 @@ class Report(Command):
                 raise ValueError("`RUN` is missing: give the folder of a run, or of several.")
             runs = [Run.load(folder) for folder in self.runs]
             folder = self.runs[0] if len(runs) == 1 else Path()
-            out = report(runs, self.out or folder / "report.html", split=self.split, seed=self.seed)
+            out = report(
+                runs,
+                self.out or folder / "report.html",
+                split=self.split,
+                seed=self.seed,
+                num_particles=self.num_particles,
+            )
             print(f"page: {out.resolve()}")
         return refused.code
 

@@ -80,8 +80,9 @@ class AbstractMedium(ABC):
     - `suffixes` are the endings of recordings of which a folder makes a data set;
       `frame_suffixes` those of files that count only where there is nothing else.
     - `endings` are those of the files that samples are written to, its own first.
-    - `num_steps` of a sequence are filtered in one dispatch, and `num_samples` draws make a
-      prediction: a step of video is large.
+    - `num_steps` of a sequence are filtered in one dispatch, `num_samples` draws make a
+      prediction, and a trained run filters new data with `num_particles` trajectories: as many as
+      the time of a step allows (`benchmarks/applied_cost.py`), and a step of video is large.
     - `inputs` says what `varfilter filter` takes, and `ones` what people call elements that are 1.
     """
 
@@ -94,6 +95,7 @@ class AbstractMedium(ABC):
     endings: ClassVar[tuple[str, ...]] = (".npz",)
     num_steps: ClassVar[int] = 64
     num_samples: ClassVar[int] = 128
+    num_particles: ClassVar[int] = 64
     inputs: ClassVar[str] = "a .npy file of rows like those of the data"
     ones: ClassVar[str] = "ones"
     gallery: ClassVar[Gallery] = Gallery()

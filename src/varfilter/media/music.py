@@ -53,6 +53,7 @@ class MusicMedium(AbstractMedium):
     experiment = "srnn-jsb-avf"
     suffixes = frozenset({".mid", ".midi"})
     endings = (".mid", ".midi", ".npz")
+    num_particles = 16
     inputs = "a MIDI file, a folder of them, or rolls (.pickle, .mat, .npz)"
     ones = "notes"
     inspection = Inspection(num_sequences=8)

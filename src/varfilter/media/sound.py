@@ -46,6 +46,7 @@ class SoundMedium(AbstractMedium):
     experiment = "vrnn-timit-sample-avf"
     suffixes = frozenset({".wav", ".flac", ".sph", ".nist"})
     endings = (".wav", ".npz")
+    num_particles = 32
     inputs = "a sound file (.wav, .flac, .sph, .nist), or a folder of them"
     gallery = Gallery(num_rows=1 << 17)
     inspection = Inspection()

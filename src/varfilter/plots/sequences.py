@@ -35,8 +35,8 @@ class InspectedSequence(NamedTuple):
     - `ranks`: of x_t among draws of its prediction, from 0 to 1, with ties broken at random:
       uniform if the predictions are right (the randomised probability integral transform).
       NaN where x_t is missing.
-    - `reconstruction`: the mean of p(x_t | z_t) for the z_t ~ q_t that is passed on; None for
-      filters that have no single q.
+    - `reconstruction`: the mean of p(x_t | z_t) for the z_t ~ q_t that is passed on, over all
+      trajectories by their weight after x_t; None for filters that draw no z_t.
     - `surprise`: minus the bound, in nats.
 
     `first` is the number of the first of these steps (0 is conditioned on, not scored), and
@@ -67,7 +67,7 @@ def caption(sequence: InspectedSequence, text: str) -> str:
     """What a figure of a sequence shows; `text` is what such figures show in that medium."""
     first, last = sequence.first, sequence.first + len(sequence.xs) - 1
     if sequence.reconstruction is None:
-        text += " This filter has no single reconstruction."
+        text += " This filter has no reconstruction."
     marked = ", ".join(str(each["step"]) for each in most_surprising(sequence))
     return (
         f"{sequence.name}: steps {first} to {last} of {sequence.num_steps}. {text} Marked: the most"

@@ -18,7 +18,7 @@ from jaxtyping import Array, PRNGKeyArray
 from varfilter import distributions
 from varfilter.data.dataset import Dataset
 from varfilter.filtering import Belief, scan_steps, start
-from varfilter.filters import AbstractFilter, VariationalFilter
+from varfilter.filters import AbstractFilter, ParticleFilter, VariationalFilter
 from varfilter.filters.base import Carry
 from varfilter.media import Inspection
 from varfilter.model import AbstractModel
@@ -184,10 +184,16 @@ def _inspected(
 def _step(
     filter: AbstractFilter, model: AbstractModel, carry: Any, x: Array, key: PRNGKeyArray
 ) -> tuple[Any, Array | None, Array]:
-    """(carry, mean of p(x | z) for the z ~ q that is passed on, bound) after one step."""
+    """(carry, mean of p(x | z) for the z ~ q that are passed on, bound) after one step."""
     if not isinstance(filter, VariationalFilter):
         after, filtered = filter.step(model, carry, x, key)
-        return after, None, filtered.bound
+        if not isinstance(filter, ParticleFilter):
+            return after, None, filtered.bound
+        posterior = filtered.posterior
+        means = jax.vmap(lambda state, z: model.emission(state, z).mean)(
+            carry.states, posterior.values
+        )
+        return after, jnp.tensordot(posterior.weights, means, axes=1), filtered.bound
     emission = model.emission(carry.state, filter.trace(model, carry, x, key).z)
     after, filtered = filter.step(model, carry, x, key)
     return after, emission.mean, filtered.bound

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from varfilter._arguments import require_positive
 from varfilter.data.dataset import SPLITS
 from varfilter.plots import curves
 from varfilter.plots.page import cards, command_line, document, facts, illustration, table
@@ -30,17 +31,30 @@ ABOUT_PAPER = (
 )
 
 
-def report(runs: Sequence[Run], out: Path, *, split: str = "test", seed: int = 0) -> Path:
-    """Write one self-contained page on the runs to `out`, and its numbers to a .json beside it."""
+def report(
+    runs: Sequence[Run],
+    out: Path,
+    *,
+    split: str = "test",
+    seed: int = 0,
+    num_particles: int | None = None,
+) -> Path:
+    """Write one self-contained page on the runs to `out`, and its numbers to a .json beside it.
+
+    Scores are of the trained bound. Pictures and calibration are of the filter that a run applies
+    to new data, with `num_particles` trajectories (those of its medium; 1 is the paper's filter).
+    """
     if not runs:
         raise ValueError("`runs` must have at least one run; got none.")
     if split not in SPLITS:
         raise ValueError(f"`split` must be one of {', '.join(SPLITS)}; got {split!r}.")
     if not 0 <= seed < 2**32:
         raise ValueError(f"`seed` must lie in [0, 2^32); got {seed}.")
+    if num_particles is not None:
+        require_positive("num_particles", num_particles)
     out = require_page(out)
     found = [
-        summarize(run, label, split=split, seed=seed)
+        summarize(run, label, split=split, seed=seed, num_particles=num_particles)
         for run, label in zip(runs, labels(runs), strict=True)
     ]
     numbers = {"split": split, "seed": seed, "runs": [each.numbers for each in found]}
@@ -208,7 +222,8 @@ def _one_run(found: RunSummary, split: str, *, is_alone: bool) -> list[str]:
     parts.append(f"<{deeper}>{heading}</{deeper}>")
     for drawn in found.drawn:
         paint = partial(found.medium.draw_sequence, found.dataset, drawn)
-        parts.append(illustration(paint, caption(drawn, found.medium.caption)))
+        text = f"{found.medium.caption} {_filter_in_words(numbers)}"
+        parts.append(illustration(paint, caption(drawn, text)))
     parts += [f"<{deeper}>Calibration</{deeper}>", *_calibration(numbers)]
     ranked = numbers["sequences"]
     parts.append(f"<{deeper}>Best and worst sequences</{deeper}>")
@@ -231,6 +246,7 @@ def _calibration(numbers: dict[str, Any]) -> list[str]:
     text = (
         f"Of one-step predictions, {numbers['num_samples']} draws each, over {steps:,} steps of"
         f" {count(len(inspected), 'sequence')}; on the dashed line, predictions mean what they say."
+        f" {_filter_in_words(numbers)}"
     )
     found = [illustration(partial(curves.calibration_curves, parts), text)]
     numeric = [part for part in parts if part["kind"] == "numeric" and part["num_values"]]
@@ -249,6 +265,16 @@ def _calibration(numbers: dict[str, Any]) -> list[str]:
         ]
         found.append(table(["probabilities", "values", "mean distance"], rows))
     return found
+
+
+def _filter_in_words(numbers: dict[str, Any]) -> str:
+    """Say which filter predicted: scores and free energies are of another one."""
+    if numbers["num_particles"] == 1:
+        return "Filtered with one sampled trajectory, as the paper does."
+    return (
+        f"Filtered with {numbers['num_particles']} weighted trajectories; the scores of whole"
+        " sequences are of the trained bound."
+    )
 
 
 def _facts(numbers: dict[str, Any]) -> list[tuple[str, str]]:

@@ -19,6 +19,7 @@ from varfilter.model import AbstractModel
 from varfilter.plots.sequences import InspectedSequence, most_surprising
 from varfilter.report.inspection import calibration, inspect_sequences
 from varfilter.runs import Run
+from varfilter.runs.applied import applied_filter
 from varfilter.training.evaluation import Evaluation, HeldOut
 
 # Numbers of a batch that is scored at once: 64 MiB, several times as much while it is filtered.
@@ -37,16 +38,23 @@ class RunSummary:
     drawn: list[InspectedSequence]
 
 
-def summarize(run: Run, label: str, *, split: str, seed: int) -> RunSummary:
-    """Score the split whole, and look closely at some of it."""
+def summarize(
+    run: Run, label: str, *, split: str, seed: int, num_particles: int | None = None
+) -> RunSummary:
+    """Score the split whole by the trained bound, and look closely at some of it.
+
+    What is predicted there, and how surprising it was, is of the filter that `filter_data` has,
+    with `num_particles` trajectories.
+    """
     model, filter, step, valid = run.trained()
     dataset, medium = run.dataset, run.medium
     scores = score_split(run, model, filter, split=split, seed=seed)
     # By chance; those that are drawn come first.
     chosen = np.random.default_rng(seed).permutation(scores.numbers)
+    num_particles = medium.num_particles if num_particles is None else num_particles
     inspected = inspect_sequences(
-        filter, model, dataset, jax.random.key(seed), chosen[: medium.inspection.num_sequences],
-        split=split, inspection=medium.inspection,
+        applied_filter(filter, num_particles), model, dataset, jax.random.key(seed),
+        chosen[: medium.inspection.num_sequences], split=split, inspection=medium.inspection,
     )  # fmt: skip
     drawn = [medium.inspected(each) for each in inspected[: medium.inspection.num_drawn]]
     numbers = {
@@ -65,6 +73,7 @@ def summarize(run: Run, label: str, *, split: str, seed: int) -> RunSummary:
         "sequences": ranked(dataset, split, scores),
         "inspected": [{"name": each.name, "num_steps": len(each.xs)} for each in inspected],
         "num_samples": medium.inspection.num_samples,
+        "num_particles": num_particles,
         "drawn": [drawn_numbers(each) for each in drawn],
         "metrics": run.metrics(),
     }

@@ -7,5 +7,6 @@ from varfilter.runs.estimator import TableFilter as TableFilter
 from varfilter.runs.live import LiveFilter as LiveFilter
 from varfilter.runs.run import Run as Run
 from varfilter.runs.run import Trained as Trained
+from varfilter.runs.scores import score_particles as score_particles
 from varfilter.runs.scores import score_run as score_run
 from varfilter.runs.training import train_run as train_run

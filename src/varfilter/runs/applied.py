@@ -14,7 +14,7 @@ from jaxtyping import PRNGKeyArray
 from varfilter._arguments import require_positive
 from varfilter.data.dataset import Dataset
 from varfilter.filtering import Belief, run, start
-from varfilter.filters import AbstractFilter, Filtered
+from varfilter.filters import AbstractFilter, Filtered, ParticleFilter, VariationalFilter
 from varfilter.media import NewSequence, Row, forecast_rows, medium_of, new_sequences, step_rows
 from varfilter.model import AbstractModel
 from varfilter.prediction import (
@@ -33,7 +33,8 @@ from varfilter.runs.run import Run
 class AppliedRun:
     """A trained run with all that is decided before the first observation comes.
 
-    `dataset` is what is known of the run's data. `num_samples` draws make a prediction, whose
+    `dataset` is what is known of the run's data. `filter` has the inference that was trained, and
+    the number of trajectories that was asked for. `num_samples` draws make a prediction, whose
     quantiles are at `levels`; `latents` says whether rows have the latents too.
     """
 
@@ -107,19 +108,42 @@ def apply_run(
     run: Run,
     *,
     seed: int = 0,
+    num_particles: int | None = None,
     num_samples: int | None = None,
     levels: Sequence[float] = (),
     latents: bool = False,
 ) -> AppliedRun:
-    """Load the best checkpoint of a run, ready to filter new data with."""
+    """Load the best checkpoint of a run, ready to filter new data with.
+
+    `num_particles` and `num_samples` that are None are those of the run's medium.
+    """
     if not 0 <= seed < 2**32:
         raise ValueError(f"`seed` must lie in [0, 2^32); got {seed}.")
     levels = require_levels(levels) if len(levels) else ()
     num_samples = run.medium.num_samples if num_samples is None else num_samples
     num_samples = require_positive("num_samples", num_samples)
-    model, filter, _, _ = run.trained()
+    num_particles = run.medium.num_particles if num_particles is None else num_particles
+    num_particles = require_positive("num_particles", num_particles)
+    trained = run.trained()
+    filter = applied_filter(trained.filter, num_particles)
     key = jax.random.key(seed)
-    return AppliedRun(run.template, model, filter, key, num_samples, levels, latents)
+    return AppliedRun(run.template, trained.model, filter, key, num_samples, levels, latents)
+
+
+def applied_filter(
+    trained: AbstractFilter, num_particles: int
+) -> VariationalFilter | ParticleFilter:
+    """The filter with the inference of `trained`, whatever it was trained with, for new data.
+
+    One sampled past is what AVF learns from, and as a belief it is overconfident: it holds one
+    guess of all that was not observed for a fact. So `num_particles` weighted trajectories are
+    carried, each proposed by the trained inference, and resampled where fewer than half of them
+    count; 1 gives the paper's filter.
+    """
+    assert isinstance(trained, VariationalFilter | ParticleFilter)
+    if num_particles == 1:
+        return VariationalFilter(trained.inference)
+    return ParticleFilter(trained.inference, num_particles, resample_below=0.5)
 
 
 def filter_data(
@@ -127,18 +151,24 @@ def filter_data(
     data: Any,
     *,
     seed: int = 0,
+    num_particles: int | None = None,
     num_samples: int | None = None,
     levels: Sequence[float] = (),
     latents: bool = False,
 ) -> Iterator[Row]:
     """A row for each step of each sequence of `data`, as the run's medium writes them.
 
-    The prediction is that of `predict`, from `num_samples` draws (128; 16 for video), with
-    quantiles at `levels`. The first step of a sequence is conditioned on, as in training: it has
-    neither prediction nor surprise. Every sequence draws from the same seed, so that its numbers
-    do not depend on those beside it, and are those of the same lines on standard input.
+    `num_particles` trajectories are carried (64; 32 for sound, 16 for music, 8 for video; 1 is the
+    paper's filter), and predictions, surprise and latents come from all of them. The prediction
+    is that of `predict`, from `num_samples` draws (128; 16 for video), with quantiles at `levels`.
+    The first step of a sequence is conditioned on, as in training: it has neither prediction nor
+    surprise. Every sequence draws from the same seed, so that its numbers do not depend on those
+    beside it, and are those of the same lines on standard input.
     """
-    applied = apply_run(run, seed=seed, num_samples=num_samples, levels=levels, latents=latents)
+    applied = apply_run(
+        run, seed=seed, num_particles=num_particles,
+        num_samples=num_samples, levels=levels, latents=latents,
+    )  # fmt: skip
     return _filtered(applied, new_sequences(run.template, run.experiment.data, data))
 
 
@@ -148,12 +178,20 @@ def forecast_data(
     horizon: int,
     *,
     seed: int = 0,
+    num_particles: int | None = None,
     num_samples: int = 256,
     levels: Sequence[float] = (0.05, 0.5, 0.95),
 ) -> Iterator[Row]:
-    """What may follow each sequence of `data`: `horizon` rows, as the run's medium writes them."""
+    """What may follow each sequence of `data`: `horizon` rows, as the run's medium writes them.
+
+    Each sequence is filtered to its end with `num_particles` trajectories, as by `filter_data`;
+    `num_samples` futures begin there, each from one of them by its weight.
+    """
     horizon = require_positive("horizon", horizon)
-    applied = apply_run(run, seed=seed, num_samples=num_samples, levels=require_levels(levels))
+    applied = apply_run(
+        run, seed=seed, num_particles=num_particles,
+        num_samples=num_samples, levels=require_levels(levels),
+    )  # fmt: skip
     return (
         row
         for sequence in new_sequences(run.template, run.experiment.data, data)

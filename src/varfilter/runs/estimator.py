@@ -94,12 +94,13 @@ class TableFilter:
         *,
         levels: Sequence[float] = (),
         latents: bool = False,
+        num_particles: int | None = None,
         num_samples: int | None = None,
     ) -> Any:
         """The rows of `filter_data`, as a frame of the kind given, or a dictionary of arrays."""
         rows = filter_data(
-            self.run, frame,
-            seed=self.seed, levels=levels, latents=latents, num_samples=num_samples,
+            self.run, frame, seed=self.seed, levels=levels, latents=latents,
+            num_particles=num_particles, num_samples=num_samples,
         )  # fmt: skip
         return _like(frame, rows)
 
@@ -109,6 +110,7 @@ class TableFilter:
         frame: Any = None,
         *,
         levels: Sequence[float] = (0.05, 0.5, 0.95),
+        num_particles: int | None = None,
         num_samples: int = 256,
     ) -> Any:
         """The rows of `forecast_data`, from the end of `frame`, or of what it was fitted to."""
@@ -120,8 +122,9 @@ class TableFilter:
                 " table to go on from."
             )
         rows = forecast_data(
-            run, frame, horizon, seed=self.seed, levels=levels, num_samples=num_samples
-        )
+            run, frame, horizon, seed=self.seed, levels=levels,
+            num_particles=num_particles, num_samples=num_samples,
+        )  # fmt: skip
         return _like(frame, rows)
 
     def save(self, path: str | Path) -> None:

@@ -40,7 +40,8 @@ def score_run(
         if bound == "elbo":
             raise ValueError(
                 f"`num_particles` is {num_particles}, but the bound is elbo, which has none. Give"
-                " `--bound iwae` or `--bound fivo` with it."
+                " `--bound iwae` or `--bound fivo` with it; `score_particles` has the bound of"
+                " particles beside it."
             )
     trained = run.trained()
     particles = choice.num_particles if num_particles is None else num_particles
@@ -68,8 +69,49 @@ def score_run(
     }
 
 
-def name_of(scores: dict[str, Any], run: Run) -> str:
-    """The name of the file that keeps these scores: what differs from training is in it."""
+def score_particles(
+    run: Run,
+    *,
+    split: str = "test",
+    num_particles: int | None = None,
+    num_iterations: int | None = None,
+    seed: int = 0,
+    batch_size: int = 16,
+) -> dict[str, Any]:
+    """The same averages for the filter that `filter_data` applies, as plain JSON.
+
+    Its bound, the log of the mean weight of `num_particles` trajectories that are resampled where
+    fewer than half of them count (FIVO; Maddison et al. 2017), is on average below log p(x), and
+    the nearer to it the more there are. It takes up to `num_particles` times as long as
+    `score_run`; what lies in memory at once does not grow beyond the larger of the two numbers.
+    """
+    trained = run.trained()
+    count = run.medium.num_particles if num_particles is None else num_particles
+    filter = ParticleFilter(
+        _with_iterations(trained.filter, num_iterations).inference,
+        require_positive("num_particles", count),
+        resample_below=0.5,
+    )
+    # The trajectories of a few sequences make a batch as large as many sequences do.
+    held_out = HeldOut(run.dataset, split=split, batch_size=max(1, batch_size // count))
+    found = held_out.evaluate(filter, trained.model, jax.random.key(seed))
+    scores = found.as_json()
+    del scores["nats_by_iteration"]  # of the free energy alone
+    return {
+        "bound": "fivo",
+        "num_particles": count,
+        "units": "nats per step; lower is better",
+        **scores,
+        "density": _in_density_units(found, run.dataset),
+    }
+
+
+def name_of(scores: dict[str, Any], run: Run, num_particles: int | None = None) -> str:
+    """The name of the file that keeps these scores: what differs from training is in it.
+
+    `num_particles` is of the particle bound beside the free energy, if another number than the
+    medium's was asked for.
+    """
     choice = run.experiment.filter
     parts = ["evaluation", scores["split"]]
     if scores["num_particles"] is not None:
@@ -78,6 +120,8 @@ def name_of(scores: dict[str, Any], run: Run) -> str:
             parts += map(str, given)
     elif scores["bound"] != choice.bound:
         parts.append(scores["bound"])
+    if scores["bound"] == "elbo" and num_particles not in (None, run.medium.num_particles):
+        parts.append(f"particles-{num_particles}")
     if scores["num_iterations"] != getattr(choice.inference, "num_iterations", None):
         parts.append(f"iterations-{scores['num_iterations']}")
     if scores["seed"]:
