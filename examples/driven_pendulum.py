@@ -1,15 +1,23 @@
 """A pendulum that is pushed, measured at odd times: known inputs, learned and forecast.
 
-    python examples/driven_pendulum.py
+    python examples/driven_pendulum.py [--updates 600]
 
-takes about two minutes on two cores. A motor pushes a pendulum; a sensor says where its bob is,
+takes some two minutes on two cores. A motor pushes a pendulum; a sensor says where its bob is,
 at irregular times. The torque and the time that passed since the last reading are known, so they
 are inputs: the model is told them before each step, never has to predict them, and a forecast
 asks what happens *if* the motor does this or that. It prints
 
-    OUTPUT
+    held-out pendulums   nats per step  forecast RMSE  90% band
+    with inputs                  -1.53          0.243      0.93
+    without                      -0.22          0.498      0.79
+
+    the sine of the angle a second later, if the motor ...
+      pushes left   -0.25 (-0.61 to  0.15); true -0.26
+      lets go        0.56 ( 0.23 to  0.92); true  0.66
+      pushes right   0.65 ( 0.26 to  1.03); true  0.90
 """
 
+import argparse
 import functools
 
 import jax
@@ -105,7 +113,7 @@ def ahead(model, filter, xs, us, key):
     return float(jnp.sqrt(jnp.mean(errors))), float(jnp.mean(covered))
 
 
-def main(num_updates=600):
+def main(num_updates):
     key_data, key_learn, key_run = jax.random.split(jax.random.key(0), 3)
     xs, us, states = swing(key_data, NUM_TRAIN + NUM_TEST, NUM_STEPS)
     scale = jnp.std(us, axis=(0, 1))  # inputs of order one, as networks like them
@@ -137,4 +145,6 @@ def main(num_updates=600):
 
 
 if __name__ == "__main__":
-    main()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--updates", type=int, default=600)
+    main(parser.parse_args().updates)
