@@ -251,13 +251,18 @@ def forecast_coverage(
     require_all_positive(horizon=horizon, every=every, num_samples=num_samples)
     shape = (horizon, *dataset.observation_shape)
     covered, count = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+    longest = int(dataset.split(split).lengths.max(initial=0)) // dataset.rows_per_step
     for number, rows in enumerate(dataset.split(split)):
         xs = dataset.observations(rows)
         own_key = jax.random.fold_in(key, number)
         places = np.arange(every, len(xs) - horizon, every)
         if not places.size:
             continue
-        beliefs = _beliefs(filter, model, jnp.asarray(xs), own_key)
+        # All of one length, or each length would be compiled.
+        padded = np.full((longest, *xs.shape[1:]), np.nan, xs.dtype)
+        padded[: len(xs)] = xs
+        mask = jnp.arange(longest) < len(xs)
+        beliefs = _beliefs(filter, model, jnp.asarray(padded), mask, own_key)
         for begin in range(0, len(places), LOT):
             lot = places[begin : begin + LOT]
             filled = jnp.asarray(np.resize(lot, LOT))
@@ -275,12 +280,13 @@ def forecast_coverage(
 
 
 @eqx.filter_jit
-def _beliefs(filter: AbstractFilter, model: AbstractModel, xs: Array, key: PRNGKeyArray) -> Belief:
+def _beliefs(
+    filter: AbstractFilter, model: AbstractModel, xs: Array, mask: Array, key: PRNGKeyArray
+) -> Belief:
     """The belief after each step of a sequence; the first step is conditioned on."""
-    mask = jnp.ones((len(xs) - 1,), bool)
     first = start(filter, model, xs[0], key)
     last, (_, before) = filter_steps(
-        filter, model, first, xs[1:], None, mask, key, look=lambda belief: belief
+        filter, model, first, xs[1:], None, mask[1:], key, look=lambda belief: belief
     )
     return jax.tree.map(lambda a, b: jnp.concatenate([a, b[None]]), before, last)
 
