@@ -103,7 +103,7 @@ def autoregression() -> Table:
 
 
 def volatility() -> Table:
-    """24 simulated sequences of stochastic volatility: returns exp(z / 2) e, z' = 0.95 z + 0.3 e."""
+    """24 simulated sequences of stochastic volatility: x = exp(z / 2) e, z' = 0.95 z + 0.3 e."""
     random = np.random.default_rng(1)
     z = _autoregression(random, 24, 200, 0.95, 0.3)
     return _stacked({"returns": np.exp(z / 2.0) * random.normal(size=z.shape)})

@@ -179,7 +179,8 @@ def measure(job: Job, folder: Path) -> dict[str, Any]:
             elif isinstance(event, Stopped):
                 best = event.best
         trained = run.trained()
-    assert first is not None and last is not None
+    assert first is not None
+    assert last is not None
     updates = last.step - first.step
     applied = ParticleFilter(trained.filter.inference, NUM_APPLIED, resample_below=0.5)
     key = jax.random.key(100 + job.seed)
