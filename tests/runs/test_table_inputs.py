@@ -1,4 +1,4 @@
-"""A table with a column that is known beforehand, from the command line to a forecast that asks if."""
+"""A table with a column known beforehand, from the command line to a forecast that asks if."""
 
 import csv
 import io
