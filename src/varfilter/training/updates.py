@@ -195,6 +195,7 @@ class _Update(eqx.Module):
             jax.random.fold_in(jax.random.fold_in(self.key, 1), i),
             mask=batch.mask[:, 1:],
             x0=batch.xs[:, 0],
+            us=None if batch.us is None else batch.us[:, 1:],
             kl_weight=self.weight(jnp.asarray(i, jnp.int32)),
         )
 
