@@ -28,7 +28,7 @@ class AbstractResampling(eqx.Module):
 class Systematic(AbstractResampling):
     """All ancestors by one uniform number; a gradient sees nothing of the choice.
 
-    The cheap gradient, which FIVO is usually learned by: with good proposals it is steady, and biased,
+    The gradient that FIVO is usually learned by: steady where proposals are good, and biased,
     for parameters are never credited with the particles that their weights let live. The bias
     does not vanish as the number of particles grows.
     """
