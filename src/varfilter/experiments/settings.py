@@ -145,7 +145,7 @@ class FilterChoice:
     num_particles: int = 16
     """How many particles iwae and fivo have."""
     gradient: Gradient = "fixed-ancestors"
-    """Of fivo. fixed-ancestors: the usual one, biased; scored-ancestors: goes to the score."""
+    """Of fivo. fixed-ancestors: cheap, steady, biased; scored-ancestors: to the score, noisier."""
 
     def __post_init__(self):
         for name, known in (("bound", Bound), ("gradient", Gradient)):
