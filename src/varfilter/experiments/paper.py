@@ -6,6 +6,7 @@ from pathlib import Path
 from varfilter._arguments import nearest
 from varfilter.experiments.experiment import Experiment, Published
 from varfilter.experiments.models import SRNN_SPEECH, SRNNSizes, SVGSizes, TableSizes, VRNNSizes
+from varfilter.experiments.presets import with_preset
 from varfilter.experiments.settings import AVF, Adam, Baseline, FilterChoice, Optimizers, Schedule
 from varfilter.media import Source, medium_named, source_of
 
@@ -18,6 +19,8 @@ MUSIC = {
     "jsb": ("jsb", 2, (6.92, 7.05), (6.97, 7.10)),
     "nottingham": ("nottingham", 10, (3.19, 3.21), (3.13, 3.14)),
 }
+# The paper's schedule on the user's own data is given up after this part of it without a gain.
+PATIENCE = 5
 
 
 def _speech() -> tuple[Experiment, ...]:
@@ -131,7 +134,9 @@ def _table() -> Experiment:
             windows_per_epoch=2400,
             hidden_elements=0.1,
             hidden_gaps=0.04,
+            patience_epochs=10,
         ),
+        preset="small",
     )
 
 
@@ -165,9 +170,19 @@ def experiment_named(name: str) -> Experiment:
     )
 
 
-def own_experiment(source: Source) -> Experiment:
-    """The model, sizes and schedule that suit the user's own data, by their medium."""
+def own_experiment(source: Source, preset: str = "small") -> Experiment:
+    """The model, sizes and schedule that suit the user's own data, by their medium and a preset.
+
+    Nobody compares it with the paper: it stops when validation no longer improves.
+    """
     like = EXPERIMENTS[medium_named(source.medium).experiment]
     path = Path(source.source)
     name = path.name if path.is_dir() else path.name.split(".")[0]
-    return replace(like, name=name or like.name, data=source, published=None)
+    found = replace(like, name=name or like.name, data=source, published=None)
+    if isinstance(found.model, TableSizes) and preset == "small":
+        return found
+    found = with_preset(found, preset)
+    if found.schedule.patience_epochs is not None:
+        return found
+    patience = max(1, found.schedule.num_epochs // PATIENCE)
+    return replace(found, schedule=replace(found.schedule, patience_epochs=patience))
