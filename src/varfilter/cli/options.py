@@ -172,13 +172,14 @@ def meant_by(word: str) -> Target:
         own_experiment,
     )
     from varfilter.media import source_of
+    from varfilter.runs.folder import is_run
     from varfilter.runs.run import Run
 
     path = Path(word).expanduser()
     is_name = word in EXPERIMENTS and word not in TEMPLATES
     if is_name or not (path.exists() or path.suffix):
         return Target(experiment_named(word), Path("runs") / word)
-    if path.is_dir() and (path / "run.json").exists():
+    if is_run(path):
         run = Run.load(path)
         return Target(run.experiment, path, run)
     if not path.exists():
