@@ -4,8 +4,8 @@
 
 Each is trained whole by `train_run`, in a process of its own, on the data of an experiment that has
 a name, which must be in the data folder. It prints the seconds of the whole run on the clock and of
-all cores together (half of those is what two idle cores would need at least), of an update after the
-first, the share of validations, the peak memory, and the best score beside the naive reference's.
+all cores together (half of those is what two idle cores would need at least), of an update after
+the first, the share of validations, the peak memory, and the best score beside the naive one.
 """
 
 import argparse

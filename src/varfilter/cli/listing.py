@@ -39,15 +39,12 @@ def _described() -> dict[str, dict[str, Any]]:
     for name, experiment in EXPERIMENTS.items():
         # The user's own data are no entry, and always here.
         entry = CATALOGUE.get(experiment.data.source)
-        published, schedule = experiment.published, experiment.schedule
-        num_sequences = 1 if entry is None else entry.expected.sequences[0]
-        num_batches = -(-num_sequences // schedule.batch_size)
-        updates = schedule.num_epochs * schedule.updates_per_epoch(num_batches)
+        published, updates = experiment.published, num_updates(experiment)
         found[name] = {
             "data": experiment.data.source,
             "is_here": entry is None or not entry.places or bool(locate(entry, folder)),
             "num_parameters": parameters(name),
-            "num_epochs": schedule.num_epochs,
+            "num_epochs": experiment.schedule.num_epochs,
             "num_updates": updates,
             "h200_minutes": h200_minutes(name),
             "cpu_minutes": cpu_minutes(name, updates),

@@ -15,6 +15,8 @@ from rich.table import Table
 
 from varfilter._arguments import require_library
 from varfilter.cli.options import TrainOptions
+from varfilter.cli.overview import Correction
+from varfilter.runs.plan import Plan
 from varfilter.runs.run import Run
 from varfilter.runs.training import Event, Resumed, Stopped, Updated, Validated
 
@@ -26,8 +28,11 @@ Show = Callable[[Event], Stopped | None]
 
 
 @contextmanager
-def shown_by(run: Run, options: TrainOptions) -> Iterator[Show]:
-    """A function that shows an event, and returns it if it is the end."""
+def shown_by(run: Run, options: TrainOptions, plan: Plan | None = None) -> Iterator[Show]:
+    """A function that shows an event, and returns it if it is the end.
+
+    What the `plan` expected is corrected once the first updates have shown their pace.
+    """
     console = Console(stderr=True)
     with ExitStack() as stack:
         viewers: list[Any] = []
@@ -36,6 +41,8 @@ def shown_by(run: Run, options: TrainOptions) -> Iterator[Show]:
         if not options.quiet:
             viewer = _Live if console.is_terminal else _Lines
             viewers.append(stack.enter_context(viewer(console, run, options.max_updates)))
+            if plan is not None:
+                viewers.append(Correction(plan))
 
         def show(event: Event) -> Stopped | None:
             if isinstance(event, Resumed):

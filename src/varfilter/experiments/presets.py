@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from varfilter.experiments.experiment import Experiment
 from varfilter.experiments.models import SRNNSizes, SVGSizes, TableSizes, VRNNSizes
-from varfilter.experiments.settings import AVF, Adam, Baseline, FilterChoice, Optimizers, Schedule
+from varfilter.experiments.settings import AVF, Adam, Baseline, Optimizers, Schedule
 
 PresetName = Literal["small", "paper"]
 # What each is for, in the words of `varfilter list`.
@@ -143,4 +143,3 @@ def suitable_preset(like: Experiment, platform: str, num_recordings: int) -> str
     num_batches = -(-max(num_recordings, 1) // schedule.batch_size)
     updates = schedule.num_epochs * schedule.updates_per_epoch(num_batches)
     return "paper" if updates <= MOST_UPDATES else "small"
-
