@@ -133,7 +133,7 @@ def _train(target: Target, options: TrainOptions, stopping: Stopping) -> int:
         if stopped is None:
             print(_how_to_go_on(run, _left(run)))
         else:
-            _print_end(run, stopped)
+            _print_end(run, dataset, stopped)
     return STOPPED if stopped is None else 0
 
 
@@ -156,13 +156,20 @@ def _left(run: Any) -> str:
     return "Stopped, and saved." if run.has_learned else "Stopped; nothing was learned yet."
 
 
-def _print_end(run: Any, stopped: Any) -> None:
+def _print_end(run: Any, dataset: Any, stopped: Any) -> None:
+    from varfilter.cli.overview import say
+    from varfilter.runs.scores import judged_run
+
     print(f"Done at step {stopped.step}: {stopped.reason}.")
     print(f"run: {run.folder}")
-    if stopped.best.step:
-        print(
-            f"best validation: {stopped.best.valid:.4f} nats per step, at step {stopped.best.step}"
-        )
+    best, lines = stopped.best, run.metrics()
+    if best.step and lines:
+        valid = lines[-1]["valid"]
+        part = "" if valid["num_sequences"] == valid["of"] else f" on {valid['num_sequences']:,} of"
+        part += f" {valid['of']:,} sequences" if part else ""
+        part += "" if best.full is None else f", {best.full:.4f} on all"
+        print(f"best validation: {best.valid:.4f} nats per step{part}, at step {best.step}")
+    say([("warning:", text) for text in judged_run(run, dataset)], sys.stdout)
     print(f"next: {run.command('evaluate')}\n      {run.command('report')}")
 
 
