@@ -124,8 +124,8 @@ def test_work_counts_draws_iterations_and_particles():
 
 @pytest.mark.parametrize(
     ("seconds", "words"),
-    [(0.0004, "1 ms"), (0.25, "250 ms"), (2.53, "2.5 s"), (100, "100 s"), (150, "2 min"),
-     (7199, "120 min"), (8000, "2 h"), (200_000, "2 d")],
+    [(0.0004, "1 ms"), (0.25, "250 ms"), (2.53, "2.5 s"), (100.0, "100 s"), (150.0, "2 min"),
+     (7199.0, "120 min"), (8000.0, "2 h"), (2e5, "2 d")],
 )  # fmt: skip
 def test_lengths_of_time(seconds, words):
     assert duration(seconds) == words

@@ -87,7 +87,7 @@ SMALL: dict[type, Preset] = {
             Adam(1e-3, decay=0.99, clip_norm=1000.0),
             num_phi_steps=4,
         ),
-        _schedule(100, batch_size=16, num_steps=25),
+        _schedule(75, batch_size=16, num_steps=25),
     ),
     SVGSizes: Preset(
         SVGSizes(
@@ -102,7 +102,7 @@ SMALL: dict[type, Preset] = {
         AVF(hidden_size=128, num_layers=1),
         Baseline(hidden_size=96),
         Optimizers(Adam(1e-3, decay=0.99), Adam(1e-3, decay=0.99), num_phi_steps=4),
-        _schedule(12, batch_size=4, num_steps=11),
+        _schedule(9, batch_size=4, num_steps=11),
     ),
 }
 
