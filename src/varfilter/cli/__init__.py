@@ -84,6 +84,12 @@ def _run(words: list[str]) -> int:
     if name not in COMMANDS:
         print(_unknown(name), file=sys.stderr)
         return 2
+    if name == "train":
+        from varfilter.cli.stopping import Stopping
+
+        # A signal is heeded from here on, before anything is imported that takes its time.
+        with Stopping() as stopping:
+            return _imported(COMMANDS[name][0]).main(f"varfilter {name}", rest, stopping)
     return _imported(COMMANDS[name][0]).main(f"varfilter {name}", rest)
 
 

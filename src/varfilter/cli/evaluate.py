@@ -69,8 +69,9 @@ class Evaluate(Command):
         with refusals(SMALLER) as refused:
             from varfilter._arguments import require_positive
             from varfilter.runs.folder import write_whole
-            from varfilter.runs.run import Run, surroundings
+            from varfilter.runs.run import Run
             from varfilter.runs.scores import name_of, score_particles, score_run
+            from varfilter.runs.surroundings import surroundings
 
             run = Run.load(self.run)
             if self.num_particles is not None:

@@ -142,7 +142,7 @@ class TrainOptions:
     """All randomness comes from this number: the same seed gives the same run."""
 
     checkpoint_seconds: Annotated[float, tyro.conf.arg(metavar="X")] = 30.0
-    """How often the state is saved, at most: what a crash may cost."""
+    """What a crash may cost, at most: the state is saved as often, in the background."""
 
     tensorboard: tyro.conf.FlagCreatePairsOff[bool] = False
     """Write the metrics to DIR/tensorboard too."""

@@ -17,7 +17,7 @@ SIGNALS = tuple(
 # The exit code of a command that was told to stop.
 STOPPED = 130
 # How long what is under way may go on before it is left as it is, and done again another time.
-PATIENCE = 3.0
+PATIENCE = 2.0
 SHOW_CURSOR = b"\x1b[?25h"
 
 

@@ -43,8 +43,11 @@ class Train(TrainOptions, Command):
     """A name of `varfilter list`, a table, a folder of recordings, or the folder of a run."""
 
     @classmethod
-    def main(cls, prog: str, words: Sequence[str]) -> int:
-        """Parse the first word, which says what the options are, then those; and train."""
+    def main(cls, prog: str, words: Sequence[str], stopping: Stopping | None = None) -> int:
+        """Parse the first word, which says what the options are, then those; and train.
+
+        `stopping` says when a signal has come; without it they do what they do elsewhere.
+        """
         if {"-h", "--help"}.issuperset(words):
             return super().main(prog, ["--help"])
         word, *rest = words
@@ -55,13 +58,12 @@ class Train(TrainOptions, Command):
                 file=sys.stderr,
             )
             return 2
-        # Before anything is imported that takes its time.
-        with Stopping() as stopping, refusals(SMALLER) as refused:
+        with refusals(SMALLER) as refused:
             target = with_preset_given(meant_by(word), rest)
             experiment, options = overridden(
                 target, rest, prog=f"{prog} {word}", description=_description(target.experiment)
             )
-            return _train(replace(target, experiment=experiment), options, stopping)
+            return _train(replace(target, experiment=experiment), options, stopping or Stopping())
         return refused.code
 
     def __call__(self) -> int:
@@ -110,7 +112,7 @@ def _train(target: Target, options: TrainOptions, stopping: Stopping) -> int:
         seconds_per_checkpoint=options.checkpoint_seconds,
         devices=devices,
     )
-    stopping.save_with(events.save, lambda: _how_to_go_on(run, _left(run)))
+    stopping.save_with(events.leave, lambda: _how_to_go_on(run, _left(run)))
     stopped = None
     try:
         with (

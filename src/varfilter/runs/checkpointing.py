@@ -147,6 +147,12 @@ class Checkpointing:
             self._writer.join()
         self._write(self.standing)
 
+    def leave(self) -> None:
+        """Save where training stands, for a process that ends without coming back to it."""
+        self.save()
+        if self.lock is not None:
+            self.lock.remove()
+
     def _write_behind(self, standing: Standing) -> None:
         begin = time.perf_counter()
         try:
@@ -236,7 +242,8 @@ def _read(run: Run, state: Progress) -> Found:
     run.require_own(_path(run, checkpoint), manifest)
     best, averages = Best(**manifest["best"]), manifest.get("averages") or {}
     kept_best = best.step
-    if best.step and (reason := run.why_best_is_bad()):
+    reason = run.why_best_is_bad()
+    if best.step and reason is not None:
         refused.append(f"{reason} It is written again.")
         kept_best = 0
     standing = Standing(

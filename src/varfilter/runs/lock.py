@@ -7,7 +7,7 @@ import shlex
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -23,6 +23,7 @@ class FolderLock:
 
     def __init__(self, folder: Path):
         self.folder = folder
+        self._path, self._descriptor = folder / NAME, _hold(folder / NAME)
         self._place = _place(folder)
 
     def require_in_place(self) -> None:
@@ -36,6 +37,21 @@ class FolderLock:
                 " with its new name.",
             )
 
+    def remove(self) -> None:
+        """Remove the file, while the lock is held: what is locked has no name any more.
+
+        Another process makes a file of its own then, and one that had opened this file before
+        notices that it is no longer the one of this name.
+        """
+        if is_at(self._descriptor, self._path):
+            with suppress(OSError):
+                self._path.unlink()
+
+    def close(self) -> None:
+        """Let the folder go."""
+        self.remove()
+        os.close(self._descriptor)
+
 
 @contextmanager
 def locked(folder: Path) -> Iterator[FolderLock]:
@@ -44,17 +60,8 @@ def locked(folder: Path) -> Iterator[FolderLock]:
     A file `lock` is locked by the system, which lets it go when the process ends, however it
     ends; so a file that a dead process left behind is in nobody's way.
     """
-    path = folder / NAME
-    descriptor = _hold(path)
-    try:
-        yield FolderLock(folder)
-    finally:
-        # By name only while it is locked: another process makes a file of its own then, and
-        # notices if the one it had opened is no longer the one of this name.
-        if is_at(descriptor, path):
-            with suppress(OSError):
-                path.unlink()
-        os.close(descriptor)
+    with closing(FolderLock(folder)) as lock:
+        yield lock
 
 
 def _hold(path: Path) -> int:

@@ -2,9 +2,7 @@
 
 import functools
 import json
-import platform
 import shlex
-import subprocess
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -14,10 +12,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import equinox as eqx
-import jax
 import numpy as np
 
-from varfilter import __version__, distributions
+from varfilter import distributions
 from varfilter._files import remove_abandoned
 from varfilter.data.dataset import SPLITS, Dataset, Family, Scaling
 from varfilter.data.ragged import Ragged
@@ -43,6 +40,7 @@ from varfilter.runs.folder import (
 from varfilter.runs.judgements import training_range
 from varfilter.runs.lock import FolderLock
 from varfilter.runs.metrics import append_line, read_metrics, write_lines
+from varfilter.runs.surroundings import surroundings
 from varfilter.training.checkpoints import (
     Checkpoint,
     kept_checkpoints,
@@ -89,6 +87,7 @@ class Run:
         self.folder = folder
         self.experiment = experiment
         self.record: dict[str, Any] = record
+        self._has_warned = False
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder)!r}, {self.experiment.name})"
@@ -244,11 +243,13 @@ class Run:
                 f" place. {reason} Train it: `{self.command('train')}`."
             )
         self.require_own(self.checkpoints, found.manifest)
-        warnings.warn(
-            f"{str(self.folder)!r} has not been validated yet: its last state, of step"
-            f" {found.step}, stands in for the best.",
-            stacklevel=3,
-        )
+        if not self._has_warned:  # once is enough
+            self._has_warned = True
+            warnings.warn(
+                f"{str(self.folder)!r} has not been validated yet: its last state, of step"
+                f" {found.step}, stands in for the best.",
+                stacklevel=3,
+            )
         learning = found.state.learning
         return Trained(learning.model, learning.filter, found.step, None)
 
@@ -409,31 +410,3 @@ def data_template(record: dict[str, Any]) -> Dataset:
         input_names=names,
         inputs=dict.fromkeys(SPLITS, nothing) if names else {},
     )
-
-
-def surroundings() -> dict[str, Any]:
-    """What ran: versions, the revision of the sources where they are a checkout, the device."""
-    return {
-        "varfilter": __version__,
-        "revision": _revision(),
-        "jax": jax.__version__,
-        "python": platform.python_version(),
-        "device": jax.devices()[0].device_kind,
-        "num_devices": jax.device_count(),
-    }
-
-
-def _revision() -> str | None:
-    here = Path(__file__).parent
-
-    def git(*words: str) -> str:
-        command = ["git", "-C", str(here), *words]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-
-    try:
-        is_ours = Path(git("rev-parse", "--show-toplevel")) in here.parents
-        if not (is_ours and git("ls-files", __file__)):
-            return None
-        return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", str(here)) else "")
-    except (OSError, subprocess.CalledProcessError):
-        return None

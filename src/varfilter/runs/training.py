@@ -131,10 +131,10 @@ class Training(Iterator[Event]):
         """Leave it here, saved."""
         self._events.close()
 
-    def save(self) -> None:
-        """Save where it stands; from any thread, while it goes on."""
+    def leave(self) -> None:
+        """Save where it stands, from any thread, for a process that ends in the middle of it."""
         if self._checkpointing is not None:
-            self._checkpointing.save()
+            self._checkpointing.leave()
 
     def _train(self) -> Generator[Event, None, None]:
         with self.run.held() as lock:
