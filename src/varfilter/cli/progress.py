@@ -12,6 +12,7 @@ import numpy as np
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 from varfilter._arguments import require_library
 from varfilter.cli.options import TrainOptions
@@ -121,7 +122,7 @@ class _Lines:
         return (
             f"epoch {line['epoch']:g}, step {line['step']}{skipped}:"
             f" train {train.get('free_energy', float('nan')):.4f}{parts},"
-            f" valid {line['valid']['nats']:.4f}{_part(line)},"
+            f" valid {line['valid']['nats']:.4f}{scored_part(line)},"
             f" best {line['best']:.4f} nats per step"
             + (f"; {_duration(left)} left" if left else "")
         )
@@ -157,7 +158,7 @@ class _Live:
             self.valid = event.line
         if isinstance(event, Validating) and self.picture is not None:
             text = f"validating {event.num_sequences:,} of {event.of:,} sequences ..."
-            self.live.update(Group(self.picture, text), refresh=True)
+            self.live.update(Group(self.picture, Text(text)), refresh=True)
         if not isinstance(event, Updated):
             return
         self.pace.add(event)
@@ -184,7 +185,7 @@ class _Live:
         picture.add_row("gradients", f"{norms}; {event.num_skipped} updates skipped")
         if self.valid is not None:
             nats, best = self.valid["valid"]["nats"], self.valid["best"]
-            text = f"last {nats:.4f}, best {best:.4f} nats per step{_part(self.valid)}"
+            text = f"last {nats:.4f}, best {best:.4f} nats per step{scored_part(self.valid)}"
             picture.add_row("validation", text)
         return picture
 
@@ -235,9 +236,9 @@ def _scalars(run: Run) -> Iterator[_Scalars]:
         writer.close()
 
 
-def _part(line: dict[str, Any]) -> str:
+def scored_part(line: dict[str, Any]) -> str:
     """How much of the validation part was scored, if not all of it."""
-    count, of = line["valid"]["num_sequences"], line["valid"].get("of")
+    count, of = line["valid"].get("num_sequences"), line["valid"].get("of")
     return "" if of in (None, count) else f" ({count:,} of {of:,} sequences)"
 
 

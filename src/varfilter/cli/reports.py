@@ -142,7 +142,7 @@ def _watched(stopping: Stopping, command: Reproduce, run: Any, events: Any) -> I
     from varfilter.runs.training import Stopped
 
     print(f"\n{run.experiment.name}:", file=sys.stderr)
-    stopping.save_with(events.save, lambda: f"Stopped, and saved. To go on: {command.command()}")
+    stopping.save_with(events.leave, lambda: f"Stopped, and saved. To go on: {command.command()}")
     with shown_by(run, TrainOptions(max_updates=command.max_updates)) as show:
 
         def seen(event: Any) -> bool:

@@ -160,17 +160,16 @@ def _left(run: Any) -> str:
 
 def _print_end(run: Any, dataset: Any, stopped: Any) -> None:
     from varfilter.cli.overview import say
+    from varfilter.cli.progress import scored_part
     from varfilter.runs.scores import judged_run
 
     print(f"Done at step {stopped.step}: {stopped.reason}.")
     print(f"run: {run.folder}")
     best, lines = stopped.best, run.metrics()
-    if best.step and lines:
-        valid = lines[-1]["valid"]
-        part = "" if valid["num_sequences"] == valid["of"] else f" on {valid['num_sequences']:,} of"
-        part += f" {valid['of']:,} sequences" if part else ""
-        part += "" if best.full is None else f", {best.full:.4f} on all"
-        print(f"best validation: {best.valid:.4f} nats per step{part}, at step {best.step}")
+    if best.step:
+        part = scored_part(lines[-1]) if lines else ""
+        full = "" if best.full is None else f", {best.full:.4f} on all"
+        print(f"best validation: {best.valid:.4f} nats per step{part}{full}, at step {best.step}")
     say([("warning:", text) for text in judged_run(run, dataset)], sys.stdout)
     print(f"next: {run.command('evaluate')}\n      {run.command('report')}")
 

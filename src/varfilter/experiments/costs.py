@@ -38,6 +38,14 @@ PARAMETERS = {
     "svg-kth-avf": Parameters(22_649_282, 8_393_728),
     "srnn-music-baseline": Parameters(1_264_488, 294_700),
     "srnn-music-avf": Parameters(1_264_488, 3_741_072),
+    "vrnn-timit-baseline-small": Parameters(643_792, 74_048),
+    "vrnn-timit-avf-small": Parameters(643_792, 142_848),
+    "srnn-timit-baseline-small": Parameters(342_128, 100_672),
+    "srnn-timit-avf-small": Parameters(342_128, 285_568),
+    "svg-kth-baseline-small": Parameters(420_898, 65_504),
+    "svg-kth-avf-small": Parameters(420_898, 33_216),
+    "srnn-music-baseline-small": Parameters(204_600, 72_000),
+    "srnn-music-avf-small": Parameters(204_600, 199_552),
 }
 # Of the model for examples/data/sensors.csv; those of other tables have other columns.
 SENSORS = Parameters(8_707, 9_568)

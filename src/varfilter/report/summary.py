@@ -207,9 +207,10 @@ def chosen_by(lines: Sequence[dict[str, Any]]) -> str:
     if not lines:
         return "not validated"
     valid = lines[-1]["valid"]
-    count, of = valid["num_sequences"], valid.get("of", valid["num_sequences"])
-    if count == of:
-        return f"all {of:,} sequences, {len(lines):,} times"
+    count, of = valid.get("num_sequences"), valid.get("of")
+    # Before there were validations of a part, nobody counted how many there are in all.
+    if of is None or count == of:
+        return f"all sequences of the validation part, {len(lines):,} times"
     full = [line["full"] for line in lines if "full" in line]
     text = f"{count:,} of {of:,} sequences, {len(lines):,} times; the best was chosen by these"
     if not full:
