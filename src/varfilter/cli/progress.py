@@ -141,7 +141,7 @@ class _Live:
         self.pace = _Pace(max_updates)
         self.valid: dict[str, Any] | None = None
         self.last = 0.0
-        self.picture: Table | None = None
+        self.updated: Updated | None = None
         self.live = Live(console=console, auto_refresh=False)
         self.live.update(f"{self.name}: compiling ...", refresh=True)
 
@@ -154,17 +154,19 @@ class _Live:
         self.live.__exit__(*error)
 
     def show(self, event: Event) -> None:
+        if isinstance(event, Validating) and self.updated is not None:
+            text = f"validating {event.num_sequences:,} of {event.of:,} sequences ..."
+            self.live.update(Group(self._picture(self.updated), Text(text)), refresh=True)
         if isinstance(event, Validated):
             self.valid = event.line
-        if isinstance(event, Validating) and self.picture is not None:
-            text = f"validating {event.num_sequences:,} of {event.of:,} sequences ..."
-            self.live.update(Group(self.picture, Text(text)), refresh=True)
+            if self.updated is not None:
+                self.live.update(self._picture(self.updated), refresh=True)
         if not isinstance(event, Updated):
             return
+        self.updated = event
         self.pace.add(event)
         if time.perf_counter() - self.last >= SECONDS_PER_PICTURE:
-            self.picture = self._picture(event)
-            self.live.update(self.picture, refresh=True)
+            self.live.update(self._picture(event), refresh=True)
             self.last = time.perf_counter()
 
     def _picture(self, event: Updated) -> Table:
