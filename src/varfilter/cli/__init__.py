@@ -12,6 +12,7 @@ COMMANDS = {
     "doctor": ("checks:Doctor", "check the mathematics on this machine's hardware"),
     "list": ("listing:ListExperiments", "the experiments that have a name"),
     "train": ("train:Train", "train an experiment, or on your own data; go on with a run"),
+    "repair": ("repair:Repair", "put right what is damaged in a run's folder"),
     "evaluate": ("evaluate:Evaluate", "score a run on whole held-out sequences"),
     "filter": ("apply:Filter", "predict each step of new data, and say how surprising it was"),
     "forecast": ("apply:Forecast", "how new data may go on: means and quantiles"),
@@ -89,6 +90,12 @@ def _run(words: list[str]) -> int:
         from varfilter.cli.compiled import keep_compiled
 
         keep_compiled()  # before jax is imported, which reads where to keep them
+    if name == "train":
+        from varfilter.cli.stopping import Stopping
+
+        # A signal is heeded from here on, before anything is imported that takes its time.
+        with Stopping() as stopping:
+            return _imported(COMMANDS[name][0]).main(f"varfilter {name}", rest, stopping)
     return _imported(COMMANDS[name][0]).main(f"varfilter {name}", rest)
 
 

@@ -1,14 +1,10 @@
-"""How a command ends early: errors of the user's are one line, and signals let it save first."""
+"""How a command ends that cannot do what it was asked: errors of the user's are one line."""
 
-import os
-import signal
 import sys
-import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import FrameType, TracebackType
 from typing import Any
 
 
@@ -60,39 +56,3 @@ def refusals(
     except KeyboardInterrupt:
         print("Interrupted.", file=sys.stderr)
         refused.code = 130
-
-
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
-
-class Stopping:
-    """A context in which a first signal sets `is_asked`, and a second one interrupts at once.
-
-    An exception in the middle of an update could not save it; and while the device works no
-    exception would come through in any case.
-    """
-
-    def __init__(self):
-        self.is_asked = False
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> "Stopping":
-        if threading.current_thread() is threading.main_thread():
-            self._before = {number: signal.signal(number, self._ask) for number in SIGNALS}
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        for number, before in self._before.items():
-            signal.signal(number, before)
-
-    def _ask(self, number: int, frame: FrameType | None) -> None:
-        if self.is_asked:
-            raise KeyboardInterrupt
-        self.is_asked = True
-        # Not `print`: the signal may have come in the middle of one.
-        os.write(2, b"\nStopping after these updates; again to stop at once.\n")

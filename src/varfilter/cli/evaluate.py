@@ -68,8 +68,10 @@ class Evaluate(Command):
         """Run; returns the exit code. `words` are put on record as the command that was given."""
         with refusals(SMALLER) as refused:
             from varfilter._arguments import require_positive
-            from varfilter.runs.run import Run, surroundings, write_whole
+            from varfilter.runs.folder import write_whole
+            from varfilter.runs.run import Run
             from varfilter.runs.scores import name_of, score_particles, score_run
+            from varfilter.runs.surroundings import surroundings
 
             run = Run.load(self.run)
             if self.num_particles is not None:

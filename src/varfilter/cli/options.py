@@ -138,7 +138,7 @@ class TrainOptions:
     """All randomness comes from this number: the same seed gives the same run."""
 
     checkpoint_seconds: Annotated[float, tyro.conf.arg(metavar="X")] = 30.0
-    """How often the state is saved, at most: what a crash may cost."""
+    """What a crash may cost, at most: the state is saved as often, in the background."""
 
     tensorboard: tyro.conf.FlagCreatePairsOff[bool] = False
     """Write the metrics to DIR/tensorboard too."""
@@ -172,13 +172,14 @@ def meant_by(word: str) -> Target:
         own_experiment,
     )
     from varfilter.media import source_of
+    from varfilter.runs.folder import is_run
     from varfilter.runs.run import Run
 
     path = Path(word).expanduser()
     is_name = word in EXPERIMENTS and word not in TEMPLATES
     if is_name or not (path.exists() or path.suffix):
         return Target(experiment_named(word), Path("runs") / word)
-    if path.is_dir() and (path / "run.json").exists():
+    if is_run(path):
         run = Run.load(path)
         return Target(run.experiment, path, run)
     if not path.exists():

@@ -8,8 +8,9 @@ from typing import Annotated, Any
 
 import tyro
 
-from varfilter.cli.errors import Stopping, refusals
+from varfilter.cli.errors import refusals
 from varfilter.cli.options import Command, Target, TrainOptions, meant_by, overridden
+from varfilter.cli.stopping import STOPPED, Stopping
 
 SMALLER = (
     "Give a smaller --schedule.batch-size or --schedule.num-steps, or smaller sizes of the model."
@@ -41,8 +42,11 @@ class Train(TrainOptions, Command):
     """A name of `varfilter list`, a table, a folder of recordings, or the folder of a run."""
 
     @classmethod
-    def main(cls, prog: str, words: Sequence[str]) -> int:
-        """Parse the first word, which says what the options are, then those; and train."""
+    def main(cls, prog: str, words: Sequence[str], stopping: Stopping | None = None) -> int:
+        """Parse the first word, which says what the options are, then those; and train.
+
+        `stopping` says when a signal has come; without it they do what they do elsewhere.
+        """
         if {"-h", "--help"}.issuperset(words):
             return super().main(prog, ["--help"])
         word, *rest = words
@@ -58,7 +62,7 @@ class Train(TrainOptions, Command):
             experiment, options = overridden(
                 target, rest, prog=f"{prog} {word}", description=_description(target.experiment)
             )
-            return _train(replace(target, experiment=experiment), options)
+            return _train(replace(target, experiment=experiment), options, stopping or Stopping())
         return refused.code
 
     def __call__(self) -> int:
@@ -66,13 +70,13 @@ class Train(TrainOptions, Command):
         return self.main("varfilter train", [self.what])
 
 
-def _train(target: Target, options: TrainOptions) -> int:
+def _train(target: Target, options: TrainOptions, stopping: Stopping) -> int:
     from varfilter._arguments import require_library, require_positive
     from varfilter.cli.progress import shown_by
     from varfilter.devices import in_any_process, is_first_process
     from varfilter.media import load
     from varfilter.runs.run import Run
-    from varfilter.runs.training import train_run
+    from varfilter.runs.training import Stopped, train_run
 
     experiment, out, earlier = target.experiment, options.out, target.run
     assert out is not None
@@ -84,6 +88,7 @@ def _train(target: Target, options: TrainOptions) -> int:
         )
     if options.tensorboard:
         require_library("tensorboardX", extra="tensorboard")
+    stopping.is_alone = not options.distributed
     devices = _devices(experiment, together=options.distributed)
     if not is_first_process():
         options = replace(options, quiet=True, tensorboard=False)
@@ -101,29 +106,31 @@ def _train(target: Target, options: TrainOptions) -> int:
         seconds_per_checkpoint=options.checkpoint_seconds,
         devices=devices,
     )
+    stopping.save_with(events.leave, lambda: _how_to_go_on(run, _left(run)))
     stopped = None
     try:
         with (
             shown_by(run, options) as show,
-            Stopping() as stopping,
             # Closed before anything else: what was learned is saved.
             closing(events),
         ):
             for event in events:
-                stopped = show(event)
                 # One process alone would leave the others waiting for its part of an update.
-                if in_any_process(stopping.is_asked):
+                if in_any_process(stopping.is_asked) and not isinstance(event, Stopped):
+                    stopping.take_over()
                     break
+                stopped = show(event)
     except OSError as error:
         print(error, file=sys.stderr)
-        print(_how_to_go_on(run, "Training stopped; what was saved before is whole."))
+        if run.has_learned:  # else there is nothing to go on with, or it is elsewhere now
+            print(_how_to_go_on(run, "Training stopped; what was saved before is whole."))
         return 2
     if is_first_process():
         if stopped is None:
-            print(_how_to_go_on(run, "Stopped, and saved."))
+            print(_how_to_go_on(run, _left(run)))
         else:
             _print_end(run, stopped)
-    return 130 if stopped is None else 0
+    return STOPPED if stopped is None else 0
 
 
 def _devices(experiment: Any, *, together: bool) -> Any:
@@ -138,7 +145,11 @@ def _devices(experiment: Any, *, together: bool) -> Any:
 
 
 def _how_to_go_on(run: Any, before: str) -> str:
-    return f"{before} To go on: varfilter train {run.folder}"
+    return f"{before} To go on: {run.command('train')}"
+
+
+def _left(run: Any) -> str:
+    return "Stopped, and saved." if run.has_learned else "Stopped; nothing was learned yet."
 
 
 def _print_end(run: Any, stopped: Any) -> None:
@@ -148,7 +159,7 @@ def _print_end(run: Any, stopped: Any) -> None:
         print(
             f"best validation: {stopped.best.valid:.4f} nats per step, at step {stopped.best.step}"
         )
-    print(f"next: varfilter evaluate {run.folder}\n      varfilter report {run.folder}")
+    print(f"next: {run.command('evaluate')}\n      {run.command('report')}")
 
 
 def _description(experiment: Any) -> str:

@@ -1,6 +1,7 @@
 """What an experiment is: a model, data, a filter, optimizers and a schedule, as a frozen object."""
 
 import dataclasses
+import functools
 import types
 import typing
 from collections.abc import Iterator
@@ -121,6 +122,7 @@ def differences(first: Experiment, second: Experiment) -> dict[str, tuple[Any, A
     }
 
 
+@functools.cache
 def _kinds(root: type) -> dict[str, type]:
     """The settings' classes that an experiment may hold, by name."""
     found: dict[str, type] = {}

@@ -16,7 +16,7 @@ from varfilter.plots.sequences import caption
 from varfilter.plots.style import count
 from varfilter.report.summary import RunSummary, labels, summarize
 from varfilter.runs import Run
-from varfilter.runs.run import write_whole
+from varfilter.runs.folder import write_whole
 
 ABOUT_RESULTS = (
     "Nats per scored step, lower is better; the first step of a sequence is conditioned on and not"

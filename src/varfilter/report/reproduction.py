@@ -20,7 +20,7 @@ from varfilter.report.inspection import inspect_sequences
 from varfilter.report.page import nats, printed, write_page
 from varfilter.report.summary import command, drawn_numbers, score_split
 from varfilter.runs import Run, train_run
-from varfilter.runs.run import write_whole
+from varfilter.runs.folder import write_whole
 from varfilter.runs.training import Stopped, Validated
 
 What = Literal["table-1", "table-2", "table-3", "figure-3", "figure-4"]
