@@ -46,8 +46,9 @@ class ParticleFilter(AbstractFilter):
     their number: 0 never resamples, which makes the summed bound IWAE's (Burda et al. 2016);
     1 always does, which is FIVO's (Maddison et al. 2017); in between it adapts.
     `ParticleFilter(Prior())` is the bootstrap filter. `resampling` says how ancestors are chosen,
-    and what a gradient sees of the choice: `Systematic()`, nothing, or
-    `ScoredSystematic()`, all of it. Elements that are missing are drawn for each particle.
+    and what a gradient sees of particles: `Systematic()`, how draws move with the parameters, but
+    nothing of the choice; `ScoredSystematic()`, the draws as they are, and all of the choice.
+    Elements that are missing are drawn for each particle.
     """
 
     inference: AbstractInference
@@ -122,30 +123,36 @@ class ParticleFilter(AbstractFilter):
         def propose(state: State, memory: Memory, k: PRNGKeyArray) -> Any:
             key_infer, key_sample = jax.random.split(k)
             observation = observe(model, state, x)
-            inferred = self.inference.infer(
-                model, state, memory, observation, key_infer, kl_weight=kl_weight
-            )
             prior, expected = model.prior(state), prediction(model, state)
-            q = _held(select(observation.is_seen, inferred.posterior, prior))
-            z = distributions.sample(q, key_sample)
-            log_weight = (
-                distributions.log_prob(model.emission(state, z), observation.x)
-                + distributions.log_prob(prior, z)
-                - distributions.log_prob(q, z)
+            known = model, state, prior, observation
+            # Where draws are held fixed, how they came about is not the model's to learn.
+            given = detach(known) if self.resampling.holds_draws else known
+            inferred = self.inference.infer(
+                given[0], given[1], memory, given[3], key_infer, kl_weight=kl_weight
             )
+            q = _held(select(observation.is_seen, inferred.posterior, given[2]))
+            z = distributions.sample(q, key_sample)
+            gain = jnp.zeros(())
+            if self.resampling.holds_draws:
+                gain = _log_weight(*given, q, z)
+                q, z = detach((q, z))
+            log_weight = _log_weight(*known, q, z)
             lost = is_lost(observation.x, (q, z), log_weight)
+            gain = jnp.where(lost, 0.0, gain)
             if not isinstance(x, Observation):
                 log_weight = jnp.where(lost, expected.log_prob(x), log_weight)
             z, next_state = advance(model, state, prior, z, x, lost, key_sample)
             next_memory = select(lost, memory, inferred.memory)
-            return next_state, next_memory, z, finite_bound(log_weight), lost, prior, expected
+            log_weights = finite_bound(log_weight), gain - detach(gain)
+            return next_state, next_memory, z, log_weights, lost, prior, expected
 
         keys = jax.random.split(key_propose, self.num_particles)
-        states, memories, zs, log_w, lost, priors, predictions = jax.vmap(propose)(
+        states, memories, zs, (log_w, gain), lost, priors, predictions = jax.vmap(propose)(
             carry.states, carry.memories, keys
         )
 
-        bound = jax.nn.logsumexp(carry.log_weights + log_w)
+        # `gain` is zero: by it proposals learn from this step, and from no other.
+        bound = jax.nn.logsumexp(carry.log_weights + log_w + gain)
         # What no particle can weigh says nothing of any of them.
         joint = carry.log_weights + jnp.where(jnp.all(lost), 0.0, log_w)
         log_weights = joint - jax.nn.logsumexp(joint)
@@ -178,6 +185,17 @@ class ParticleFilter(AbstractFilter):
         return jax.tree.map(
             lambda leaf: jnp.broadcast_to(leaf, (self.num_particles, *jnp.shape(leaf))), tree
         )
+
+
+def _log_weight(
+    model: AbstractModel, state: State, prior: Any, observation: Observation, q: Any, z: Any
+) -> Float[Array, ""]:
+    """log p(x_t | z_t) p(z_t) / q(z_t), given the past."""
+    return (
+        distributions.log_prob(model.emission(state, z), observation.x)
+        + distributions.log_prob(prior, z)
+        - distributions.log_prob(q, z)
+    )
 
 
 def _held(q: Any) -> Any:
