@@ -141,13 +141,11 @@ class FilterChoice:
     inference: AVF | Baseline | Descent = AVF()
     """How q is found."""
     bound: Bound = "elbo"
-    """elbo: the free energy; iwae and fivo: particles, without and with resampling."""
+    """elbo: the free energy of one path; iwae, fivo: many paths, without and with resampling."""
     num_particles: int = 16
     """How many particles iwae and fivo have."""
     gradient: Gradient = "fixed-ancestors"
-    """What fivo's gradient sees of resampling. fixed-ancestors: nothing, which is cheap, steady and
-    biased; scored-ancestors: all of it, which goes to the score of the data with more particles,
-    and varies more."""
+    """Of fivo. fixed-ancestors: cheap, steady, biased; scored-ancestors: to the score, noisier."""
 
     def __post_init__(self):
         for name, known in (("bound", Bound), ("gradient", Gradient)):
