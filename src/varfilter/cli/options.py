@@ -131,6 +131,10 @@ class TrainOptions:
     out: Annotated[Path | None, named("DIR")] = None
     """The folder of the run (runs/NAME). A run that is there already goes on."""
 
+    preset: Annotated[Literal["small", "paper"] | None, named("small|paper")] = None
+    """Sizes and schedule: small is for two cores and some five minutes, paper the paper's (small
+    for your own data on a CPU, paper for an experiment that has a name)."""
+
     max_updates: Annotated[int | None, named("N")] = None
     """Stop when so many updates were made in all, before the schedule's end."""
 
@@ -153,11 +157,15 @@ class TrainOptions:
 
 @dataclass(frozen=True)
 class Target:
-    """What is to be trained: an experiment, the folder it goes to, and the run that is there."""
+    """What is to be trained: an experiment, the folder it goes to, and the run that is there.
+
+    `is_own` says whether it is on the user's own data, which the paper's protocol is not for.
+    """
 
     experiment: Any
     out: Path
     run: Any = None
+    is_own: bool = False
 
 
 def meant_by(word: str) -> Target:
@@ -188,7 +196,7 @@ def meant_by(word: str) -> Target:
             " of `varfilter list`."
         )
     name = path.resolve().name if path.is_dir() else path.stem
-    return Target(own_experiment(source_of(path)), Path("runs") / name)
+    return Target(own_experiment(source_of(path)), Path("runs") / name, is_own=True)
 
 
 def overridden(
@@ -246,17 +254,23 @@ _METHOD = tyro.conf.arg(
 )
 
 
+def given_option(words: Sequence[str], name: str) -> str | None:
+    """What stands behind an option on which others depend, before all of them are parsed."""
+    given = None
+    for place, word in enumerate(words):
+        if word == name and place + 1 < len(words):
+            given = words[place + 1]
+        elif word.startswith(f"{name}="):
+            given = word.partition("=")[2]
+    return given
+
+
 def _with_method(experiment: Any, words: Sequence[str]) -> Any:
     """The experiment with the method that was given: its fields are the options that there are."""
     from varfilter.experiments.settings import AVF, Baseline, Descent
 
     kinds = {"avf": AVF, "baseline": Baseline, "descent": Descent}
-    given = None
-    for place, word in enumerate(words):
-        if word == "--method" and place + 1 < len(words):
-            given = words[place + 1]
-        elif word.startswith("--method="):
-            given = word.partition("=")[2]
+    given = given_option(words, "--method")
     if given not in kinds or isinstance(experiment.filter.inference, kinds[given]):
         return experiment
     filter = dataclasses.replace(experiment.filter, inference=kinds[given]())

@@ -9,14 +9,18 @@ from typing import Any
 
 import jax
 import numpy as np
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 from varfilter._arguments import require_library
 from varfilter.cli.options import TrainOptions
+from varfilter.cli.overview import Correction, say
+from varfilter.runs.judgements import collapse, rise
+from varfilter.runs.plan import Plan
 from varfilter.runs.run import Run
-from varfilter.runs.training import Event, Resumed, Stopped, Updated, Validated
+from varfilter.runs.training import Event, Resumed, Stopped, Updated, Validated, Validating
 
 # Between two lines where nobody watches, and between two pictures where somebody does.
 SECONDS_PER_LINE = 5.0
@@ -26,8 +30,11 @@ Show = Callable[[Event], Stopped | None]
 
 
 @contextmanager
-def shown_by(run: Run, options: TrainOptions) -> Iterator[Show]:
-    """A function that shows an event, and returns it if it is the end."""
+def shown_by(run: Run, options: TrainOptions, plan: Plan | None = None) -> Iterator[Show]:
+    """A function that shows an event, and returns it if it is the end.
+
+    What the `plan` expected is corrected once the first updates have shown their pace.
+    """
     console = Console(stderr=True)
     with ExitStack() as stack:
         viewers: list[Any] = []
@@ -36,6 +43,9 @@ def shown_by(run: Run, options: TrainOptions) -> Iterator[Show]:
         if not options.quiet:
             viewer = _Live if console.is_terminal else _Lines
             viewers.append(stack.enter_context(viewer(console, run, options.max_updates)))
+            if plan is not None:
+                viewers.append(Correction(plan))
+            viewers.append(_Warnings(run))
 
         def show(event: Event) -> Stopped | None:
             if isinstance(event, Resumed):
@@ -112,7 +122,8 @@ class _Lines:
         return (
             f"epoch {line['epoch']:g}, step {line['step']}{skipped}:"
             f" train {train.get('free_energy', float('nan')):.4f}{parts},"
-            f" valid {line['valid']['nats']:.4f}, best {line['best']:.4f} nats per step"
+            f" valid {line['valid']['nats']:.4f}{scored_part(line)},"
+            f" best {line['best']:.4f} nats per step"
             + (f"; {_duration(left)} left" if left else "")
         )
 
@@ -130,6 +141,7 @@ class _Live:
         self.pace = _Pace(max_updates)
         self.valid: dict[str, Any] | None = None
         self.last = 0.0
+        self.picture: Table | None = None
         self.live = Live(console=console, auto_refresh=False)
         self.live.update(f"{self.name}: compiling ...", refresh=True)
 
@@ -144,11 +156,15 @@ class _Live:
     def show(self, event: Event) -> None:
         if isinstance(event, Validated):
             self.valid = event.line
+        if isinstance(event, Validating) and self.picture is not None:
+            text = f"validating {event.num_sequences:,} of {event.of:,} sequences ..."
+            self.live.update(Group(self.picture, Text(text)), refresh=True)
         if not isinstance(event, Updated):
             return
         self.pace.add(event)
         if time.perf_counter() - self.last >= SECONDS_PER_PICTURE:
-            self.live.update(self._picture(event), refresh=True)
+            self.picture = self._picture(event)
+            self.live.update(self.picture, refresh=True)
             self.last = time.perf_counter()
 
     def _picture(self, event: Updated) -> Table:
@@ -169,8 +185,26 @@ class _Live:
         picture.add_row("gradients", f"{norms}; {event.num_skipped} updates skipped")
         if self.valid is not None:
             nats, best = self.valid["valid"]["nats"], self.valid["best"]
-            picture.add_row("validation", f"last {nats:.4f}, best {best:.4f} nats per step")
+            text = f"last {nats:.4f}, best {best:.4f} nats per step{scored_part(self.valid)}"
+            picture.add_row("validation", text)
         return picture
+
+
+class _Warnings:
+    """Says once what is bad about the validations so far, when it becomes so."""
+
+    def __init__(self, run: Run):
+        self.run = run
+        self.said: set[Any] = set()
+
+    def show(self, event: Event) -> None:
+        if not isinstance(event, Validated):
+            return
+        lines = self.run.metrics()
+        for judge in (rise, collapse):
+            if judge not in self.said and (text := judge(lines)) is not None:
+                say([("warning:", text)])
+                self.said.add(judge)
 
 
 class _Scalars:
@@ -200,6 +234,12 @@ def _scalars(run: Run) -> Iterator[_Scalars]:
         yield _Scalars(writer)
     finally:
         writer.close()
+
+
+def scored_part(line: dict[str, Any]) -> str:
+    """How much of the validation part was scored, if not all of it."""
+    count, of = line["valid"].get("num_sequences"), line["valid"].get("of")
+    return "" if of in (None, count) else f" ({count:,} of {of:,} sequences)"
 
 
 def _duration(seconds: float) -> str:

@@ -10,6 +10,7 @@ import tyro
 
 from varfilter.cli.errors import refusals
 from varfilter.cli.options import Command, Target, TrainOptions, meant_by, overridden
+from varfilter.cli.presets import with_preset_given
 from varfilter.cli.stopping import STOPPED, Stopping
 
 SMALLER = (
@@ -28,7 +29,7 @@ class Train(TrainOptions, Command):
 
     examples:
       varfilter list
-      varfilter train srnn-jsb-avf
+      varfilter train srnn-jsb-avf --preset small
       varfilter train srnn-jsb-avf --out runs/five --filter.inference.num-iterations 5
       varfilter train srnn-jsb-avf --optimizer.theta.learning-rate 3e-4 --schedule.num-epochs 50
       varfilter train srnn-jsb-avf --method descent --max-updates 100
@@ -58,7 +59,7 @@ class Train(TrainOptions, Command):
             )
             return 2
         with refusals(SMALLER) as refused:
-            target = meant_by(word)
+            target = with_preset_given(meant_by(word), rest)
             experiment, options = overridden(
                 target, rest, prog=f"{prog} {word}", description=_description(target.experiment)
             )
@@ -72,9 +73,11 @@ class Train(TrainOptions, Command):
 
 def _train(target: Target, options: TrainOptions, stopping: Stopping) -> int:
     from varfilter._arguments import require_library, require_positive
+    from varfilter.cli.overview import overview, say
     from varfilter.cli.progress import shown_by
     from varfilter.devices import in_any_process, is_first_process
     from varfilter.media import load
+    from varfilter.runs.plan import plan_run, updates_made
     from varfilter.runs.run import Run
     from varfilter.runs.training import Stopped, train_run
 
@@ -97,8 +100,11 @@ def _train(target: Target, options: TrainOptions, stopping: Stopping) -> int:
     else:
         dataset = load(experiment.data)
     run = Run.begin(out, experiment, dataset)
-    for note in () if options.quiet else dataset.notes:
-        print(note, file=sys.stderr)
+    plan = None
+    if not options.quiet:
+        done = updates_made(run.folder)
+        plan = plan_run(experiment, dataset, max_updates=options.max_updates, done=done)
+        say(overview(run, dataset, plan))
     events = train_run(
         run,
         dataset,
@@ -110,7 +116,7 @@ def _train(target: Target, options: TrainOptions, stopping: Stopping) -> int:
     stopped = None
     try:
         with (
-            shown_by(run, options) as show,
+            shown_by(run, options, plan) as show,
             # Closed before anything else: what was learned is saved.
             closing(events),
         ):
@@ -129,7 +135,7 @@ def _train(target: Target, options: TrainOptions, stopping: Stopping) -> int:
         if stopped is None:
             print(_how_to_go_on(run, _left(run)))
         else:
-            _print_end(run, stopped)
+            _print_end(run, dataset, stopped)
     return STOPPED if stopped is None else 0
 
 
@@ -152,13 +158,19 @@ def _left(run: Any) -> str:
     return "Stopped, and saved." if run.has_learned else "Stopped; nothing was learned yet."
 
 
-def _print_end(run: Any, stopped: Any) -> None:
+def _print_end(run: Any, dataset: Any, stopped: Any) -> None:
+    from varfilter.cli.overview import say
+    from varfilter.cli.progress import scored_part
+    from varfilter.runs.scores import judged_run
+
     print(f"Done at step {stopped.step}: {stopped.reason}.")
     print(f"run: {run.folder}")
-    if stopped.best.step:
-        print(
-            f"best validation: {stopped.best.valid:.4f} nats per step, at step {stopped.best.step}"
-        )
+    best, lines = stopped.best, run.metrics()
+    if best.step:
+        part = scored_part(lines[-1]) if lines else ""
+        full = "" if best.full is None else f", {best.full:.4f} on all"
+        print(f"best validation: {best.valid:.4f} nats per step{part}{full}, at step {best.step}")
+    say([("warning:", text) for text in judged_run(run, dataset)], sys.stdout)
     print(f"next: {run.command('evaluate')}\n      {run.command('report')}")
 
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from varfilter._arguments import require_all_positive, require_library, require_positive
+from varfilter.data.changes import SoundHeader, sound_changes
 from varfilter.data.dataset import SPLITS, Dataset, Family, Scaling
 from varfilter.data.recordings import Recording, decoded, names_of
 from varfilter.data.splits import split_by_file
@@ -144,7 +145,8 @@ def audio_folder(
     paths = sound_files(folder)
     split_of = split_by_file(folder, {path: (path,) for path in paths}, fractions, seed, group)
     # From the headers: what is written file by file must be of one kind from the first on.
-    distance = _finest([_distance(path, rate) for path in paths])
+    headers = [_header(path) for path in paths]
+    distance = _finest([_distance_at(subtype, header, rate) for subtype, header in headers])
     sounds: dict[str, list[Recording]] = {split: [] for split in SPLITS}
     for path in paths:
         label = path.relative_to(folder).with_suffix("").as_posix()
@@ -158,6 +160,7 @@ def audio_folder(
         frame_size=frame_size,
         distance=distance,
         cache=cache,
+        notes=sound_changes([header for _, header in headers], rate),
     )
 
 
@@ -187,6 +190,7 @@ def sound_dataset(
     frame_size: int,
     distance: float | int | None = 1,
     cache: Path | str | None = None,
+    notes: tuple[str, ...] = (),
 ) -> Dataset:
     """Make a data set of recordings by split, scaled by the mean and spread of the training part.
 
@@ -217,6 +221,7 @@ def sound_dataset(
         names=names_of(sounds),
         rate=float(rate),
         medium="sound",
+        notes=notes,
     )
 
 
@@ -236,10 +241,15 @@ def _at_rate(path: Path, rate: int, dtype: type[np.generic]) -> list[tuple[np.nd
     return [(samples.astype(dtype, copy=False), rate)]
 
 
-def _distance(path: Path, rate: int) -> float | int | None:
-    """The distance of the levels of a file at that rate; read from its header alone."""
+def _header(path: Path) -> tuple[str, SoundHeader]:
+    """How the samples of a file are coded, and what else its header says."""
     with _opened(path) as file:
-        return _distance_of(file.subtype, file.channels > 1 or file.samplerate != rate)
+        return file.subtype, SoundHeader(file.samplerate, file.channels)
+
+
+def _distance_at(subtype: str, header: SoundHeader, rate: int) -> float | int | None:
+    """The distance of the levels of a file once it is at that rate."""
+    return _distance_of(subtype, header.channels > 1 or header.rate != rate)
 
 
 def _distance_of(subtype: str, is_mixed: bool) -> float | int | None:

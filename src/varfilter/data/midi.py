@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from varfilter._arguments import kind, require_library
+from varfilter.data.changes import Notes, note_changes, notes_of
 from varfilter.data.dataset import SPLITS, Dataset, Family
 from varfilter.data.ragged import Ragged
 from varfilter.data.rolls import HIGHEST, LOWEST, NUM_KEYS
@@ -45,8 +46,12 @@ def midi_folder(
     semitones = _semitones(transpose)
     files = _midi_files(Path(folder), recursive)
     rolls: dict[str, np.ndarray] = {}
+    notes: list[Notes] = []
     for file in files:
-        rolls[file.relative_to(folder).as_posix()] = read_midi(
+        parsed = _parsed(file)
+        notes.append(notes_of(parsed, LOWEST, HIGHEST, PERCUSSION))
+        rolls[file.relative_to(folder).as_posix()] = _roll(
+            parsed,
             file,
             steps_per_beat=steps_per_beat,
             seconds_per_step=seconds_per_step,
@@ -70,6 +75,9 @@ def midi_folder(
         names={split: tuple(parts[split]) for split in SPLITS},
         rate=None if seconds_per_step is None else 1.0 / seconds_per_step,
         medium="music",
+        notes=note_changes(
+            notes, percussion=percussion, step=_step_in_words(steps_per_beat, seconds_per_step)
+        ),
     )
 
 
@@ -91,7 +99,24 @@ def read_midi(
     """
     _require_resolution(steps_per_beat, seconds_per_step)
     path = Path(path)
-    file = _parsed(path)
+    return _roll(
+        _parsed(path),
+        path,
+        steps_per_beat=steps_per_beat,
+        seconds_per_step=seconds_per_step,
+        percussion=percussion,
+    )
+
+
+def _roll(
+    file: Any,
+    path: Path,
+    *,
+    steps_per_beat: int | float | None,
+    seconds_per_step: int | float | None,
+    percussion: bool,
+) -> np.ndarray:
+    """The roll of a file as mido reads it; `path` is what an error calls it."""
     notes, tempi, last_tick = _events(file, percussion)
     beats = np.append(notes[:, :2].ravel(), last_tick) / file.ticks_per_beat
     if seconds_per_step is None:
@@ -163,6 +188,12 @@ def write_midi(
                 now = step
     track.append(mido.MetaMessage("end_of_track", time=(len(array) - now) * ticks_per_beat))
     mido.MidiFile(type=0, ticks_per_beat=ticks_per_beat, tracks=[track]).save(str(path))
+
+
+def _step_in_words(steps_per_beat: Any, seconds_per_step: Any) -> str:
+    if seconds_per_step is not None:
+        return f"{seconds_per_step:g} seconds"
+    return "a beat" if steps_per_beat in (None, 1) else f"1/{steps_per_beat:g} of a beat"
 
 
 def _require_resolution(steps_per_beat: Any, seconds_per_step: Any) -> None:

@@ -4,6 +4,7 @@ import functools
 import io
 import re
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from varfilter._arguments import require_library, require_positive
+from varfilter.data.changes import FrameHeader, frame_changes
 from varfilter.data.dataset import SPLITS, Dataset, Family, Scaling
 from varfilter.data.recordings import Recording, decoded, names_of
 from varfilter.data.splits import split_by_file
@@ -89,7 +91,9 @@ def video_folder(
         name = place.relative_to(folder).as_posix() if place != folder else folder.name
         read = partial(_whole, place, files, size, color)
         videos[split_of[place]].append(Recording(files, (name,), read))
-    return video_dataset(folder.name, videos, size, color=color, cache=cache)
+    headers = [found for files in places.values() if (found := _header(files[0])) is not None]
+    found = video_dataset(folder.name, videos, size, color=color, cache=cache)
+    return replace(found, notes=frame_changes(headers, size, color=color))
 
 
 def video_dataset(
@@ -255,6 +259,23 @@ def _whole(place: Path, files: tuple[Path, ...], size: int, color: bool) -> list
     if place.is_dir():
         return [decode_images(files, size, color=color)]
     return [decode_video(place, str(place), size, color=color)]
+
+
+def _header(file: Path) -> FrameHeader | None:
+    """What a video, or the first image of one, says of its frames; None if nothing can be read.
+
+    What is wrong with it then, decoding says.
+    """
+    try:
+        if file.suffix.lower() in IMAGES:
+            with require_library("PIL.Image", extra="video").open(file) as image:
+                return FrameHeader(*image.size, image.mode not in ("1", "L", "LA", "I", "I;16"))
+        with require_library("av", extra="video").open(str(file)) as container:
+            stream = container.streams.video[0]
+            is_coloured = None if stream.pix_fmt is None else not stream.pix_fmt.startswith("gray")
+            return FrameHeader(stream.width, stream.height, is_coloured)
+    except Exception:
+        return None
 
 
 def _endings(suffixes: frozenset[str]) -> str:

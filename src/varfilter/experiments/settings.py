@@ -263,8 +263,9 @@ class Schedule:
     """The weight of the KL rises from 0 to 1 over so many epochs."""
     annealing_power: float = 2.0
     """2: quadratically, as the paper's code; 1: linearly, as the paper says."""
-    epochs_per_validation: int = 1
-    """How often the validation part is scored, whole; the best checkpoint is kept."""
+    epochs_per_validation: int | None = None
+    """How often the validation part is scored, whole; the best checkpoint is kept. None: as often
+    as a fifth of the time allows, on a part of it if need be."""
     patience_epochs: int | None = None
     """Stop when validation has not improved for so many epochs after annealing."""
     hidden_elements: float = 0.0
@@ -273,9 +274,9 @@ class Schedule:
     """The chance that at a step of a training window a gap of 1 to 5 hidden steps begins."""
 
     def __post_init__(self):
-        for name in ("num_epochs", "batch_size", "epochs_per_validation"):
+        for name in ("num_epochs", "batch_size"):
             require_positive(f"schedule.{name}", getattr(self, name))
-        for name in ("windows_per_epoch", "patience_epochs"):
+        for name in ("windows_per_epoch", "patience_epochs", "epochs_per_validation"):
             if getattr(self, name) is not None:
                 require_positive(f"schedule.{name}", getattr(self, name))
         if self.num_steps is not None and self.num_steps < 2:
