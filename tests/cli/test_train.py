@@ -328,6 +328,7 @@ def test_what_is_seen_live(run):
         (["srnn-jsb-avf", "--filter.inference.num-iteration", "2"], ["inference.num-iterations"]),
         (["srnn-jsb-avf", "--filter.inference.num-iterations", "x"], ["num-iterations", "'x'"]),
         (["srnn-jsb-avf", "--filter.bound", "x"], ["--filter.bound", "fivo"]),
+        (["srnn-jsb-avf", "--filter.gradient", "x"], ["--filter.gradient", "scored-ancestors"]),
         (["srnn-jsb-avf", "--model.latent-size", "0"], ["`latent_size`", "got 0"]),
         (
             ["srnn-jsb-avf", "--data.sequence", "pump"],

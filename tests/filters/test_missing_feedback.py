@@ -69,6 +69,29 @@ def test_the_kalman_filter_is_exact_with_feedback_and_gaps():
         np.testing.assert_allclose(predictive[1], variances, atol=1e-10)
 
 
+@pytest.mark.parametrize("x0", [[np.nan, np.nan], [np.nan, 0.7], [1.3, 0.7]], ids=str)
+def test_what_is_missing_of_a_first_observation_is_marginalised(x0):
+    """z_1 ~ N(m + G x0, P), with x0 drawn from the model that has seen nothing, given its rest."""
+    with jax.enable_x64(True):
+        model, x0 = autoregression(), np.array(x0)
+        dense = oracles.joint(model, 1)
+        seen = np.arange(dense.x(0).start, dense.x(0).stop)[~np.isnan(x0)]
+        mean, covariance, _ = oracles.gaussian_conditional(
+            dense.mean, dense.covariance, dense.x(0), seen, x0[~np.isnan(x0)]
+        )
+        mean, covariance = (
+            np.where(np.isnan(x0), mean, x0),
+            np.where(np.isnan(x0)[:, None] & np.isnan(x0)[None], covariance, 0.0),
+        )
+        feedback = np.asarray(model.feedback)
+        found = vf.start(vf.KalmanFilter(), model, x0, KEY).carry.state.latent
+        wanted = model.initial.mean + feedback @ mean
+        # Sums of a few products of numbers of order one, in double precision.
+        np.testing.assert_allclose(found.mean, wanted, atol=1e-12)
+        spread = model.initial.covariance + feedback @ covariance @ feedback.T
+        np.testing.assert_allclose(found.covariance, spread, atol=1e-12)
+
+
 @pytest.mark.parametrize("inference", [Prior(), Exact()], ids=["bootstrap", "exact proposal"])
 def test_particles_go_to_the_exact_evidence_and_moments(inference):
     model = autoregression()

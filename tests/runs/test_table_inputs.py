@@ -146,12 +146,18 @@ def test_commands(folder, tmp_path):
     assert "valve" in message
 
 
-def test_inputs_on_the_command_line_with_commas_or_spaces():
-    from varfilter.media.table import TableSource
-
-    for given in (("valve,load",), ("valve", "load")):
-        assert TableSource("x.csv", inputs=given).options()["inputs"] == ("valve", "load")
-    assert TableSource("x.csv", calendar=("none",)).options()["calendar"] is False
+def test_inputs_on_the_command_line_with_commas_or_spaces(tmp_path):
+    data = heater() | {"a,b": np.arange(float(NUM_ROWS))}
+    table = written(tmp_path / "heater.csv", data)
+    for given in (["valve,a,b"], ["valve", "a,b"], ["a,b,valve"]):
+        words = ("data", "check", table, "--inputs", *given, "--calendar", "none", "--json")
+        if given[0] == "valve":
+            notes = json.loads(succeed(*words).out)["notes"]
+            assert any("not predicted: valve, a,b." in note for note in notes)
+        else:  # a column whose name has a comma is named by itself
+            assert "'a'" in refuse(*words)
+    found = succeed("data", "check", table, "--calendar", "day,week", "--json")
+    assert "day, week" in " ".join(json.loads(found.out)["notes"])
 
 
 def test_made_up_rows_follow_their_inputs(folder):

@@ -71,10 +71,6 @@ class TableSource(Source):
         for name in ("time", "sequence"):
             if given.get(name) == "none":
                 given[name] = False
-        # `--data.inputs valve,load` as well as `--data.inputs valve load`.
-        for name in ("inputs", "calendar"):
-            if name in given:
-                given[name] = tuple(word for each in given[name] for word in _words(each))
         if given.get("calendar") == ("none",):
             given["calendar"] = False
         return given
@@ -296,10 +292,6 @@ def _of_sequence(plan: dict[Any, Any], name: str | int) -> Any:
     raise ValueError(
         f"`inputs` has no rows of the sequence {str(name)!r}; it has {', '.join(list(plan)[:6])}."
     )
-
-
-def _words(text: str) -> list[str]:
-    return [word for word in text.split(",") if word]
 
 
 def _column_and_kind(text: str) -> tuple[str, str]:

@@ -282,15 +282,21 @@ def forecast_coverage(
     require_all_positive(horizon=horizon, every=every, num_samples=num_samples)
     shape = (horizon, *dataset.observation_shape)
     covered, count = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+    longest = int(dataset.split(split).lengths.max(initial=0)) // dataset.rows_per_step
     for number, rows in enumerate(dataset.split(split)):
         xs = dataset.observations(rows)
         own_key = jax.random.fold_in(key, number)
         places = np.arange(every, len(xs) - horizon, every)
         if not places.size:
             continue
+        # All of one length, or each length would be compiled.
+        padded = np.full((longest, *xs.shape[1:]), np.nan, xs.dtype)
+        padded[: len(xs)] = xs
         us = dataset.known(split, number)
-        us = None if us is None else jnp.asarray(us)
-        beliefs = _beliefs(filter, model, jnp.asarray(xs), us, own_key)
+        if us is not None:
+            us = jnp.asarray(np.pad(us, ((0, longest - len(us)), (0, 0))))
+        mask = jnp.arange(longest) < len(xs)
+        beliefs = _beliefs(filter, model, jnp.asarray(padded), us, mask, own_key)
         for begin in range(0, len(places), LOT):
             lot = places[begin : begin + LOT]
             filled = jnp.asarray(np.resize(lot, LOT))
@@ -309,7 +315,12 @@ def forecast_coverage(
 
 @eqx.filter_jit
 def _beliefs(
-    filter: AbstractFilter, model: AbstractModel, xs: Array, us: Array | None, key: PRNGKeyArray
+    filter: AbstractFilter,
+    model: AbstractModel,
+    xs: Array,
+    us: Array | None,
+    mask: Array,
+    key: PRNGKeyArray,
 ) -> Belief:
     """The belief after each step of a sequence; the first step is conditioned on."""
 
@@ -318,10 +329,9 @@ def _beliefs(
         # As it was before the step knew its input, which a forecast is given by itself.
         return filter.step(model, driven_carry(filter, model, belief.carry, u), x, key)[0], belief
 
-    mask = jnp.ones((len(xs) - 1,), bool)
     first = start(filter, model, xs[0], key)
     later = (xs[1:], None if us is None else us[1:])
-    last, before = scan_steps(take, first, later, mask, key)
+    last, before = scan_steps(take, first, later, mask[1:], key)
     return jax.tree.map(lambda a, b: jnp.concatenate([a, b[None]]), before, last)
 
 

@@ -140,7 +140,8 @@ def require_calendar(calendar: Any, *, is_date: bool) -> tuple[str, ...] | None:
     """The periods that were named; None if they are to be found, none of them if False."""
     if calendar is None or calendar is False:
         return () if calendar is False else None
-    given = (calendar,) if isinstance(calendar, str) else tuple(calendar)
+    words = (calendar,) if isinstance(calendar, str) else tuple(calendar)
+    given = [period for word in words for period in word.split(",") if period]
     for period in given:
         if period not in PERIODS:
             raise ValueError(

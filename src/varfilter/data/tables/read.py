@@ -109,6 +109,7 @@ def read_table(
     if isinstance(inputs, str):
         raise TypeError(f"`inputs` must be a list of names; got {inputs!r}. Give [{inputs!r}].")
     found = read_columns(source, as_text=(sequence or "", *(long or ())[:1]))
+    inputs = _one_by_one(inputs, found)
     layout = find_layout(found, time, sequence, long, (*(columns or ()), *inputs))
     clock = layout.clock
     if step is not None and clock.column is None:
@@ -177,6 +178,12 @@ def read_table(
         input_names=known_inputs.names,
         inputs={name: steps[name].us for name in SPLITS} if known_inputs.names else {},
     )
+
+
+def _one_by_one(names: Sequence[str], columns: Columns) -> tuple[str, ...]:
+    """The names, of which several may come as one, with commas between them."""
+    parts = ([name] if name in columns else name.split(",") for name in names)
+    return tuple(dict.fromkeys(part for some in parts for part in some if part))
 
 
 def _on_time(

@@ -8,7 +8,7 @@ import numpy as np
 
 from varfilter.data.dataset import SPLITS
 from varfilter.data.ragged import Ragged
-from varfilter.data.tables.columns import unfit
+from varfilter.data.tables.columns import unfit, within_floats
 from varfilter.data.tables.files import SEQUENCE_AXIS, Columns, read_columns
 from varfilter.data.tables.grid import Clock, on_grid, overwritten, places, require_dense
 from varfilter.data.tables.inputs import KnownInputs, Plan, held
@@ -98,6 +98,8 @@ class TableSchema:
                 f"`source` lacks the columns {listed}, which the first table had. Give them all;"
                 " values that are missing may be left empty."
             )
+        numeric = [name for name, kind in self.kinds.items() if kind == "numeric"]
+        columns = columns | {name: within_floats(columns[name]) for name in numeric}
         values, _ = chosen(columns, layout, self.columns)
         known = known_columns(columns, layout, tuple(self.inputs.columns))
         both = arranged(columns, layout, values | known)
