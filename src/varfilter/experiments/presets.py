@@ -87,7 +87,7 @@ SMALL: dict[type, Preset] = {
             Adam(1e-3, decay=0.99, clip_norm=1000.0),
             num_phi_steps=4,
         ),
-        _schedule(75, batch_size=16, num_steps=25),
+        _schedule(60, batch_size=16, num_steps=25),
     ),
     SVGSizes: Preset(
         SVGSizes(
@@ -105,6 +105,19 @@ SMALL: dict[type, Preset] = {
         _schedule(9, batch_size=4, num_steps=11),
     ),
 }
+# Of speech a step is 200 numbers, and takes longer.
+SMALL_SRNN_SPEECH = replace(
+    SMALL[SRNNSizes],
+    avf=replace(SMALL[SRNNSizes].avf, num_samples=4),
+    schedule=replace(SMALL[SRNNSizes].schedule, num_epochs=60),
+)
+
+
+def small_preset(experiment: Experiment) -> Preset:
+    """The small preset for the model and the medium of an experiment."""
+    if isinstance(experiment.model, SRNNSizes) and experiment.data.medium == "sound":
+        return SMALL_SRNN_SPEECH
+    return SMALL[type(experiment.model)]
 
 
 def with_preset(experiment: Experiment, name: str) -> Experiment:
@@ -129,7 +142,7 @@ def with_preset(experiment: Experiment, name: str) -> Experiment:
             f"`preset` is {name!r}, but {experiment.name!r} has that of {experiment.preset}"
             " already. Begin another run, with another `--out`."
         )
-    return replace(SMALL[type(experiment.model)].applied(experiment), preset=name, published=None)
+    return replace(small_preset(experiment).applied(experiment), preset=name, published=None)
 
 
 def suitable_preset(like: Experiment, platform: str, num_recordings: int) -> str:
