@@ -103,6 +103,12 @@ class Fetch(Command):
     again: bool = False
     """Get it even if it is there, and replace what is there by what came."""
 
+    max_gib: Annotated[float, tyro.conf.arg(metavar="X")] = 8.0
+    """How large a file from the network may be, in GiB."""
+
+    max_minutes: Annotated[float, tyro.conf.arg(metavar="X")] = 120.0
+    """How long a file may take to come; the next fetch goes on from there."""
+
     def __call__(self) -> int:
         """Run; returns the exit code."""
         with refusals() as refused:
@@ -120,7 +126,13 @@ class Fetch(Command):
                 print(text, file=sys.stderr)
             with _progress_bars() as progress:
                 path = fetch(
-                    self.name, folder, mirror=self.mirror, again=self.again, progress=progress
+                    self.name,
+                    folder,
+                    mirror=self.mirror,
+                    again=self.again,
+                    progress=progress,
+                    max_gib=self.max_gib,
+                    max_minutes=self.max_minutes,
                 )
             print(f"`{self.name}` {'was there already' if was_there else 'is there'}: {path}")
             print(f"licence: {entry.licence}")

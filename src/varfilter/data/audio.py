@@ -84,10 +84,12 @@ def read_audio(path: Path | str) -> Sound:
     return Sound(samples, rate, bits, distance)
 
 
-def resampled(samples: np.ndarray, from_rate: int, to_rate: int) -> np.ndarray:
+def resampled(
+    samples: np.ndarray, from_rate: int, to_rate: int, name: str = "The sound"
+) -> np.ndarray:
     """Bring a sound to another rate by a polyphase filter; int16 stays int16, rounded anew.
 
-    What lies above half of the lower rate is filtered out.
+    What lies above half of the lower rate is filtered out. `name` is what an error calls it.
     """
     require_all_positive(from_rate=from_rate, to_rate=to_rate)
     if from_rate == to_rate:
@@ -98,7 +100,8 @@ def resampled(samples: np.ndarray, from_rate: int, to_rate: int) -> np.ndarray:
     up, down = to_rate // common, from_rate // common
     # SciPy's filter has 20 coefficients for each of the larger number.
     needed = 8 * (len(samples) * (1 + 2 * up / down) + 80 * max(up, down))
-    require_size(f"{len(samples)} samples at {from_rate} Hz were asked for at {to_rate} Hz", needed)
+    what = f"{name} has {len(samples)} samples at {from_rate} Hz, asked for at {to_rate} Hz"
+    require_size(what, needed)
     values = resample_poly(samples.astype(np.float64), up, down)
     return _stored(values, samples.dtype)
 
@@ -240,7 +243,7 @@ def _dtype(distance: float | int | None) -> type[np.int16] | type[np.float32]:
 
 def _at_rate(path: Path, rate: int, dtype: type[np.generic]) -> list[tuple[np.ndarray, int]]:
     sound = read_audio(path)
-    samples = resampled(sound.samples, sound.rate, rate)
+    samples = resampled(sound.samples, sound.rate, rate, str(path))
     return [(samples.astype(dtype, copy=False), rate)]
 
 

@@ -2,6 +2,7 @@
 
 import functools
 import io
+import math
 import re
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import partial
@@ -138,6 +139,8 @@ def decode_video(
             if not container.streams.video:
                 raise ValueError(f"{name} holds no video: it has no video stream.")
             stream = container.streams.video[0]
+            if stream.codec_context is None:
+                raise ValueError(f"{name} cannot be decoded: nobody here knows how it is coded.")
             stream.thread_type = "AUTO"
             _require_pixels(name, stream.width or 0, stream.height or 0)
             for frame in container.decode(stream):
@@ -147,7 +150,8 @@ def decode_video(
                 require_size(f"{name} has {len(images)} frames or more", 2 * len(images) * num_bytes)
                 image = converter.reformat(frame, format="rgb24" if color else "gray").to_ndarray()
                 # Phones record sideways and note the turn, counted against the clock.
-                image = np.rot90(image, round(frame.rotation / 90))
+                turn = frame.rotation if math.isfinite(frame.rotation) else 0
+                image = np.rot90(image, round(turn / 90))
                 images.append(_prepared(image, size, stretch))
             rate = float(stream.average_rate) if stream.average_rate else None
             announced = stream.frames if container.format.name == "avi" else 0

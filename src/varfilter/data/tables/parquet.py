@@ -6,7 +6,7 @@ compact protocol: https://parquet.apache.org/docs/file-format/metadata/.
 """
 
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from varfilter._arguments import require_library
 from varfilter.data.limits import require_size
@@ -62,23 +62,21 @@ def _announced(path: Path) -> tuple[_Needed, int]:
             raise ValueError("it does not end as one")
         file.seek(size - 8 - length)
         described = _Compact(file.read(length)).struct()
-        needed = _Needed(0, 0)
+        needed, num_columns = _Needed(0, 0), 0
         for group in described[4]:
-            # A column of nulls may have no page at all.
-            needed += (0, group[3] * len(group[1]))
+            num_columns = max(num_columns, len(group[1]))
             for chunk in group[1]:
-                needed += _pages(file, chunk[3], size - 8 - length)
-        return needed, len(described[2])
+                needed += _pages(file, chunk[3], group[3], size - 8 - length)
+        return needed, num_columns
 
 
-def _pages(file: IO[bytes], column: dict[int, Any], end: int) -> _Needed:
-    """What the pages of one column of one row group announce."""
+def _pages(file: Any, column: dict[int, Any], num_rows: int, end: int) -> _Needed:
+    """What the pages of one column announce in a row group of so many rows."""
     place = min(offset for offset in (column[9], column.get(11)) if offset)
     last = place + column[7]
     if not 0 < place <= last <= end:
         raise ValueError("a column lies outside of the file")
-    # By a wrong count, a reader may take a page for longer than it is.
-    needed = _Needed(0, column[5])
+    num_bytes = num_values = 0
     while place < last:
         file.seek(place)
         reader = _Compact(file.read(min(LONGEST_HEADER, last - place)))
@@ -87,8 +85,9 @@ def _pages(file: IO[bytes], column: dict[int, Any], end: int) -> _Needed:
         counts = [page[kind][1] for kind in (5, 7, 8) if kind in page]
         if min(page[2], page[3], *counts, 0) < 0 or place > last:
             raise ValueError("a page is longer than its column")
-        needed += (page[2], sum(counts))
-    return needed
+        num_bytes, num_values = num_bytes + page[2], num_values + sum(counts)
+    # The counts should agree; which of them a reader makes room for is not said.
+    return _Needed(num_bytes, max(num_values, column[5], num_rows))
 
 
 class _Compact:
