@@ -1,10 +1,12 @@
 """Files of every format that is read, damaged at random, and what the command says of them.
 
     python tests/mutants.py COUNT FIRST FORMAT ...
+    python tests/mutants.py check PATH ...
 
-runs `varfilter data check` on COUNT damaged files of each format, from the FIRST on, in this
-process, of which 3 GiB of memory is all. A line for each format says how they ended. The name of
-a file is written before it is read, so that the one that ends the process is known.
+runs `varfilter data check` on COUNT damaged files of each format, from the FIRST on, or on the
+paths, in this process, which may have 3 GiB of memory. A line of JSON for each format, or for each
+path, says how they ended. What is read is named on stderr before it is: so the file that ends the
+process is known.
 """
 
 import contextlib
@@ -19,7 +21,6 @@ import tempfile
 import time
 import traceback
 import wave
-import zipfile
 from collections import Counter
 from pathlib import Path
 
@@ -70,7 +71,10 @@ def write_pandas(path, rows):
 
 def songs():
     notes = rng_of(2).integers(40, 80, (3, 20, 3))
-    return {s: [[tuple(map(int, step)) for step in song]] for s, song in zip(SPLITS, notes)}  # noqa: B905
+    return {
+        split: [[tuple(map(int, step)) for step in song]]
+        for split, song in zip(SPLITS, notes, strict=True)
+    }
 
 
 def rolls():
@@ -192,7 +196,7 @@ FORMATS = {
     "csv.gz": lambda f: table(
         f, "t.csv.gz", lambda p, rows: p.write_bytes(gzip.compress(csv_text(rows).encode()))
     ),
-    "csv, unpacked damage": lambda f: table(
+    "csv in a whole gz": lambda f: table(
         f, "u.csv.gz", lambda p, rows: p.write_text(csv_text(rows))
     ),
     "parquet": lambda f: table(f, "t.parquet", write_parquet),
@@ -219,6 +223,10 @@ FORMATS = {
     "png": frames(".png"),
     "jpg": frames(".jpg"),
 }
+
+
+# Of a file that is packed, what is in it may be damaged instead.
+PACKED = {"csv in a whole gz": gzip.compress}
 
 
 # Damage
@@ -256,60 +264,62 @@ def damaged(content, number):
 
 
 def checked(place):
-    """(exit code, what was written) of `varfilter data check`; a traceback where it raises."""
-    from varfilter.cli import main
+    """(exit code, what stderr got) of `varfilter data check`; the traceback where it raises."""
+    from varfilter.cli.data import Check
 
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
-            main(["data", "check", str(place), "--json"])
-            code = None
-        except SystemExit as ended:
-            code = ended.code
+            # Without the parser of options, which takes longer than to read the file.
+            code = Check(source=str(place), json=True)()
         except BaseException:  # noqa: BLE001: whatever a user would see as a traceback
             code = traceback.format_exc()
     return code, err.getvalue()
 
 
-def run(kind, count, first, told):
+def run(kind, count, first):
     """How the commands on `count` damaged files of a format ended, and the failures among them."""
     ends, failures = Counter(), []
     with tempfile.TemporaryDirectory() as made:
         good = Path(made) / "good"
         good.mkdir()
-        _, file = FORMATS[kind](good)
-        if kind == "csv, unpacked damage":
-            content, pack = file.read_bytes(), gzip.compress
-        else:
-            content, pack = file.read_bytes(), bytes
+        given, file = FORMATS[kind](good)
+        content, pack = file.read_bytes(), PACKED.get(kind, bytes)
         file.write_bytes(pack(content))
-        code, said = checked(FORMATS_PLACE(kind, good, file))
+        code, said = checked(given)
         assert code == 0, (kind, code, said)
         for number in range(first, first + count):
-            folder = Path(made) / f"bad{number}"
-            shutil.copytree(good, folder)
-            place = folder / file.relative_to(good)
-            place.write_bytes(pack(damaged(content, number)))
-            print(f"{kind} {number}", file=told, flush=True)
+            bad = Path(made) / f"bad{number}"
+            shutil.copytree(good, bad)
+            (bad / file.relative_to(good)).write_bytes(pack(damaged(content, number)))
+            print(f"{kind} {number}", file=sys.stderr, flush=True)
             begin = time.perf_counter()
-            code, said = checked(FORMATS_PLACE(kind, folder, place))
+            code, said = checked(bad / given.relative_to(good))
             seconds = time.perf_counter() - begin
             ends[str(code) if code in (0, 1, 2) else "traceback"] += 1
             is_bad = code not in (0, 1, 2) or (code == 2 and not said.strip())
             if is_bad or "Traceback" in said or "\x1b" in said or seconds > MOST_SECONDS:
                 failures.append([number, str(code), said[-500:], seconds])
-            shutil.rmtree(folder)
+            shutil.rmtree(bad)
     return {"format": kind, "ends": dict(ends), "failures": failures}
 
 
-def FORMATS_PLACE(kind, folder, file):
-    """What the command is given: a folder of recordings, or the file itself."""
-    is_folder = kind in ("midi", "wav", "flac", "sphere", "avi", "mp4", "mkv", "gif", "png", "jpg")
-    return folder if is_folder else file
+def limited():
+    """Take 3 GiB of memory for all that this process has; ask for more, and get an error."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+
+
+def main(words):
+    limited()
+    if words[0] == "check":  # of files that lie there: a line with the end of each
+        for place in words[1:]:
+            print(place, file=sys.stderr, flush=True)
+            print(json.dumps(checked(place)), flush=True)
+        return
+    count, first, *kinds = words
+    for kind in kinds or FORMATS:
+        print(json.dumps(run(kind, int(count), int(first))), flush=True)
 
 
 if __name__ == "__main__":
-    _, count, first, *kinds = sys.argv
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    for each in kinds or FORMATS:
-        print(json.dumps(run(each, int(count), int(first), sys.stderr)), flush=True)
+    main(sys.argv[1:])

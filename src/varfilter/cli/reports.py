@@ -1,6 +1,5 @@
 """`varfilter report` and `varfilter reproduce`: pages on runs, and on what the paper shows."""
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -9,6 +8,7 @@ import tyro
 
 from varfilter.cli.errors import refusals
 from varfilter.cli.options import Command, Number, Particles, Split, named
+from varfilter.cli.output import say, tell
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Report(Command):
 
     def __call__(self) -> int:
         """Run; returns the exit code."""
-        with refusals("Give a smaller --num-particles.") as refused:
+        with refusals("Give a smaller --num-particles.", self.flags) as refused:
             from varfilter.report import report
             from varfilter.runs.run import Run
 
@@ -58,7 +58,7 @@ class Report(Command):
                 seed=self.seed,
                 num_particles=self.num_particles,
             )
-            print(f"page: {out.resolve()}")
+            say(f"page: {out.resolve()}")
         return refused.code
 
 
@@ -94,7 +94,8 @@ class Reproduce(Command):
 
     def __call__(self) -> int:
         """Run; returns the exit code."""
-        with refusals("Give another machine: the sizes are the paper's.") as refused:
+        smaller = "Give another machine: the sizes are the paper's."
+        with refusals(smaller, self.flags) as refused:
             from varfilter.report import reproduce
 
             page = reproduce(
@@ -103,8 +104,8 @@ class Reproduce(Command):
                 runs=self.runs,
                 max_updates=self.max_updates,
                 at_hand=self.at_hand,
-                tell=lambda text: print(text, file=sys.stderr),
+                tell=tell,
             )
-            print(page.with_suffix(".md").read_text(encoding="utf-8"))
-            print(f"page: {page.resolve()}")
+            say(*page.with_suffix(".md").read_text(encoding="utf-8").splitlines())
+            say(f"page: {page.resolve()}")
         return refused.code

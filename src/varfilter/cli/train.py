@@ -1,6 +1,5 @@
 """`varfilter train`: an experiment by name, the user's own data, or a run that goes on."""
 
-import sys
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -8,8 +7,20 @@ from typing import Annotated, Any
 
 import tyro
 
+from varfilter._text import pasteable
+from varfilter.cli import usage
 from varfilter.cli.errors import Stopping, refusals
-from varfilter.cli.options import Command, Target, TrainOptions, meant_by, overridden
+from varfilter.cli.options import (
+    Command,
+    Target,
+    TrainOptions,
+    experiment_flags,
+    experiment_options,
+    meant_by,
+    overridden,
+    with_method,
+)
+from varfilter.cli.output import say, tell
 
 SMALLER = (
     "Give a smaller --schedule.batch-size or --schedule.num-steps, or smaller sizes of the model."
@@ -20,18 +31,15 @@ SMALLER = (
 class Train(TrainOptions, Command):
     """Train: an experiment by its name, your own table or recordings, or a run begun earlier.
 
-    Every field of the experiment is an option; `varfilter train EXPERIMENT --help` lists them
+    Every field of the experiment is an option; `varfilter train EXPERIMENT --help-all` lists them
     with their values. The run goes to a folder: its settings, metrics, checkpoints, and the
     best model by validation. It may be stopped at any moment (Ctrl-C) and goes on to the bit
     where it was.
 
     examples:
-      varfilter list
-      varfilter train srnn-jsb-avf
-      varfilter train srnn-jsb-avf --out runs/five --filter.inference.num-iterations 5
-      varfilter train srnn-jsb-avf --optimizer.theta.learning-rate 3e-4 --schedule.num-epochs 50
-      varfilter train srnn-jsb-avf --method descent --max-updates 100
       varfilter train readings.csv --data.sequence pump --data.time when
+      varfilter train srnn-jsb-avf --out runs/five --schedule.num-epochs 50
+      varfilter train srnn-jsb-avf --method descent --max-updates 100
       varfilter train runs/srnn-jsb-avf
     """
 
@@ -43,22 +51,25 @@ class Train(TrainOptions, Command):
     @classmethod
     def main(cls, prog: str, words: Sequence[str]) -> int:
         """Parse the first word, which says what the options are, then those; and train."""
-        if {"-h", "--help"}.issuperset(words):
-            return super().main(prog, ["--help"])
+        if not words or {*usage.SHORT, usage.ALL}.issuperset(words):
+            print(cls.help(prog, words))
+            return 0
         word, *rest = words
         if word.startswith("-"):
-            print(
+            tell(
                 f"The experiment comes first: `varfilter train EXPERIMENT {word} ...`."
-                " `varfilter list` shows the names.",
-                file=sys.stderr,
+                " `varfilter list` shows the names."
             )
             return 2
         with refusals(SMALLER) as refused:
             target = meant_by(word)
-            experiment, options = overridden(
-                target, rest, prog=f"{prog} {word}", description=_description(target.experiment)
-            )
-            return _train(replace(target, experiment=experiment), options)
+            given = with_method(target.experiment, rest)
+            if usage.is_asked(rest):
+                print(_help(f"{prog} {pasteable(word)}", given, rest))
+                return 0
+            refused.options = lambda: experiment_flags(given, rest)
+            experiment, chosen = overridden(target, rest, prog=f"{prog} {pasteable(word)}")
+            return _train(replace(target, experiment=experiment), chosen)
         return refused.code
 
     def __call__(self) -> int:
@@ -92,8 +103,8 @@ def _train(target: Target, options: TrainOptions) -> int:
     else:
         dataset = load(experiment.data)
     run = Run.begin(out, experiment, dataset)
-    for note in () if options.quiet else dataset.notes:
-        print(note, file=sys.stderr)
+    if not options.quiet:
+        tell(*dataset.notes)
     events = train_run(
         run,
         dataset,
@@ -115,12 +126,12 @@ def _train(target: Target, options: TrainOptions) -> int:
                 if in_any_process(stopping.is_asked):
                     break
     except OSError as error:
-        print(error, file=sys.stderr)
-        print(_how_to_go_on(run, "Training stopped; what was saved before is whole."))
+        tell(error)
+        say(_how_to_go_on(run, "Training stopped; what was saved before is whole."))
         return 2
     if is_first_process():
         if stopped is None:
-            print(_how_to_go_on(run, "Stopped, and saved."))
+            say(_how_to_go_on(run, "Stopped, and saved."))
         else:
             _print_end(run, stopped)
     return 130 if stopped is None else 0
@@ -138,17 +149,27 @@ def _devices(experiment: Any, *, together: bool) -> Any:
 
 
 def _how_to_go_on(run: Any, before: str) -> str:
-    return f"{before} To go on: varfilter train {run.folder}"
+    return f"{before} To go on: {pasteable('varfilter', 'train', run.folder)}"
 
 
 def _print_end(run: Any, stopped: Any) -> None:
-    print(f"Done at step {stopped.step}: {stopped.reason}.")
-    print(f"run: {run.folder}")
+    say(f"Done at step {stopped.step}: {stopped.reason}.", f"run: {run.folder}")
     if stopped.best.step:
-        print(
-            f"best validation: {stopped.best.valid:.4f} nats per step, at step {stopped.best.step}"
-        )
-    print(f"next: varfilter evaluate {run.folder}\n      varfilter report {run.folder}")
+        say(f"best validation: {stopped.best.valid:.4f} nats per step, at step {stopped.best.step}")
+    say(
+        f"next: {pasteable('varfilter', 'evaluate', run.folder)}",
+        f"      {pasteable('varfilter', 'report', run.folder)}",
+    )
+
+
+def _help(prog: str, experiment: Any, words: Sequence[str]) -> str:
+    """The options of training and of the data; those of the model and the rest if asked for all."""
+    text = f"{_description(experiment)}\n\nexample: {prog} --max-updates 100"
+    options = experiment_options(experiment)
+    first, rest = options[:2], options[2:]
+    others = ", ".join(f"--{each.title}.* ({len(each.options)})" for each in rest)
+    shown = options if usage.ALL in words else first
+    return usage.page(prog, text, shown, words, more=f"{others}, with their values")
 
 
 def _description(experiment: Any) -> str:
@@ -158,5 +179,5 @@ def _description(experiment: Any) -> str:
         paper = f" The paper ({published.table}) has {published.nats:g} nats per step."
     return (
         f"{experiment.name}: {type(experiment.model).__name__.removesuffix('Sizes')} on"
-        f" {experiment.data.source}.{paper} Every field is an option, here with its value."
+        f" {experiment.data.source}.{paper}"
     )
