@@ -1,4 +1,4 @@
-"""Files that strangers may send: archives that lead astray, and announcements beyond all measure."""
+"""Files that strangers may send: archives that lead astray, and more than memory holds."""
 
 import gzip
 import io
@@ -88,10 +88,7 @@ def png(width, height):
     header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
     data = zlib.compress(bytes(4 << 20), 9)
     return (
-        b"\x89PNG\r\n\x1a\n"
-        + chunk(b"IHDR", header)
-        + chunk(b"IDAT", data)
-        + chunk(b"IEND", b"")
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", data) + chunk(b"IEND", b"")
     )
 
 
@@ -171,6 +168,9 @@ def nested_cells(depth):
     return mat_cells((1, 1), body)
 
 
+NOTE = b"\x90\x3c\x40\x00\xff\x2f\x00"  # and the end of the track
+
+
 def midi(track, ticks_per_beat=1):
     header = b"MThd" + struct.pack(">IHHH", 6, 0, 1, ticks_per_beat)
     return header + b"MTrk" + struct.pack(">I", len(track)) + track
@@ -207,7 +207,14 @@ def laughs(num_lists):
     """Steps that are the same list, songs that are the same steps: squares of what is written."""
     step = b"](" + b"K\x3c" * num_lists + b"eq\x01"
     song = b"](" + b"h\x01" * num_lists + b"eq\x02"
-    return b"\x80\x02}(U\x05train](" + step + b"0" + song + b"h\x02" * num_lists + b"eU\x05valid]U\x04test]u."
+    return (
+        b"\x80\x02}(U\x05train]("
+        + step
+        + b"0"
+        + song
+        + b"h\x02" * num_lists
+        + b"eU\x05valid]U\x04test]u."
+    )
 
 
 def nested_key(depth):
@@ -242,7 +249,9 @@ BOMBS = {
     "npy": (alone(npy_header((10**9, 100)), "t.npy"), "announces an array"),
     "npy of nothing": (alone(npy_header((10**15,), "|S0"), "t.npy"), "announces an array"),
     "npz": (
-        alone(lambda: zipped([("a.npy", npy_header((80 << 20,), "|i1") + bytes(80 << 20))]), "t.npz"),
+        alone(
+            lambda: zipped([("a.npy", npy_header((80 << 20,), "|i1") + bytes(80 << 20))]), "t.npz"
+        ),
         "unpacks to", "VARFILTER_MAX_GIB",
     ),
     "pickle that remembers": (
@@ -263,10 +272,10 @@ BOMBS = {
         alone(lambda: mat_file(packed(zlib.compress(bytes(80 << 20), 9))), "s.mat"),
         "unpacks to", "VARFILTER_MAX_GIB",
     ),
-    "midi": (takes(midi((b"\xff\xff\xff\x7f\x90\x3c\x40") * 10 + b"\x00\xff\x2f\x00"), ".mid"), "steps long"),
-    "midi without end": (takes(midi(b"\xff" * 300_000 + b"\x7f\x90\x3c\x40"), ".mid"), "without an end"),
+    "midi": (takes(midi(b"\xff\xff\xff\x7f" + NOTE), ".mid"), "268435455 steps long"),
+    "midi without end": (takes(midi(b"\xff" * 300_000 + b"\x7f" + NOTE), ".mid"), "without an end"),
     "midi of a large number": (
-        takes(midi(b"\x81" * 40 + b"\x7f\x90\x3c\x40\x00\xff\x2f\x00"), ".mid"), "more than four bytes",
+        takes(midi(b"\x81" * 40 + b"\x7f" + NOTE), ".mid"), "more than four bytes",
     ),
     "flac": (takes(flac(2**36 - 1), ".flac"), "68719476735 samples"),
     "slow wav": (takes(wav(1, 300_000), ".wav"), "at 16000 Hz"),

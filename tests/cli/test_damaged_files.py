@@ -14,7 +14,7 @@ SCRIPT = Path(__file__).parent.parent / "mutants.py"
 
 
 def results(*words):
-    """The lines of the script in a process of its own, all of them; whatever else ends it is told."""
+    """The lines of the script in a process of its own, which must come to its end."""
     done = subprocess.run(
         [sys.executable, str(SCRIPT), *map(str, words)], capture_output=True, text=True, check=False
     )

@@ -378,7 +378,10 @@ def test_the_time_left_does_not_count_compiling(clock):
         (["srnn-jsb-avf", "--max-updates", "0"], ["`--max-updates`"]),
         (["srnn-jsb-avf", "--checkpoint-seconds", "-1"], ["`--checkpoint-seconds`"]),
         (["srnn-jsb-avf", "--schedule.num-epochs", "0"], ["`--schedule.num-epochs`", "at least 1"]),
-        (["srnn-jsb-avf", "--optimizer.theta.learning-rate", "nan"], ["`--optimizer.theta.learning-rate`", "nan"]),
+        (
+            ["srnn-jsb-avf", "--optimizer.theta.learning-rate", "nan"],
+            ["`--optimizer.theta.learning-rate`", "nan"],
+        ),
         (["srnn-jsb-avf", "--filter.inference.num-iteration", "2"], ["inference.num-iterations"]),
         (["srnn-jsb-avf", "--filter.inference.num-iterations", "x"], ["num-iterations", "'x'"]),
         (["srnn-jsb-avf", "--filter.bound", "x"], ["--filter.bound", "fivo"]),

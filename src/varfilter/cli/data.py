@@ -369,8 +369,7 @@ def _print_numbers(numbers: dict[str, Any], ones: str) -> None:
     _print_table(["", *numbers["splits"]], rows)
     if "columns" in numbers:
         cells = [
-            [name, *map(_short, column.values())]
-            for name, column in numbers["columns"].items()
+            [name, *map(_short, column.values())] for name, column in numbers["columns"].items()
         ]
         _print_table(["column (train)", "family", "lowest", "highest", "mean", "missing"], cells)
     else:

@@ -76,7 +76,7 @@ def parsed_words(
 
 
 def flags_of(options: Iterable[Option], words: Collection[str] = ()) -> dict[str, str]:
-    """Options by the names of their fields, whole (`schedule.num_steps`) and without what is before.
+    """Options by the names of their fields, whole (`schedule.num_steps`) and their ends alone.
 
     Of several that end alike, those that are among the `words` that were typed.
     """
@@ -242,9 +242,7 @@ def meant_by(word: str) -> Target:
     return Target(own_experiment(source_of(path)), Path("runs") / name)
 
 
-def overridden(
-    target: Target, words: Sequence[str], *, prog: str = ""
-) -> tuple[Any, TrainOptions]:
+def overridden(target: Target, words: Sequence[str], *, prog: str = "") -> tuple[Any, TrainOptions]:
     """The experiment with the fields that were given, each of them an option; and how to train."""
     experiment = with_method(target.experiment, words)
     source = experiment.data
@@ -263,7 +261,7 @@ def overridden(
     method = dataclasses.field(default=type(experiment.filter.inference).__name__.lower())
     parser = dataclasses.make_dataclass(
         "Train",
-        [("method", Annotated[Method, _METHOD], method), *fields],
+        [("method", Annotated[Method, tyro.conf.arg(help=_METHOD)], method), *fields],
         bases=(TrainOptions,),
         frozen=True,
         kw_only=True,
@@ -285,7 +283,7 @@ def overridden(
 def experiment_options(experiment: Any) -> list[Section]:
     """The options that the fields of an experiment are: first of the data, then of its settings."""
     inference = type(experiment.filter.inference).__name__.lower()
-    method = Option("method", "--method", "avf|baseline|descent", f"{_METHOD.help} ({inference})")
+    method = Option("method", "--method", "avf|baseline|descent", f"{_METHOD} ({inference})")
     training = usage.options_of(TrainOptions, default=TrainOptions(seed=experiment.seed))
     source = experiment.data
     # What has a path of its own lies nowhere else.
@@ -322,9 +320,8 @@ def whole_source(source: Any) -> Any:
     return dataclasses.replace(source, at=str(Path(source.at).expanduser().resolve()))
 
 
-_METHOD = tyro.conf.arg(
-    help="How q is found; another one than the experiment's own has its own --filter.inference."
-    " options."
+_METHOD = (
+    "How q is found; another one than the experiment's own has its own --filter.inference. options."
 )
 
 

@@ -8,6 +8,7 @@ import ast
 import dataclasses
 import functools
 import inspect
+import itertools
 import shutil
 import textwrap
 import types
@@ -94,7 +95,7 @@ def options_of(
         if dataclasses.is_dataclass(value):
             found += options_of(type(value), default=value, prefix=f"{prefix}{name}.")
             continue
-        said = next((mark for mark in marks if isinstance(mark, type(tyro.conf.arg()))), None)
+        said: Any = next((mark for mark in marks if isinstance(mark, type(tyro.conf.arg()))), None)
         hint = typing.get_args(hints[field.name])[0] if marks else hints[field.name]
         metavar = (said and said.metavar) or field.metadata.get("metavar") or metavar_of(hint)
         text = (said and said.help) or texts.get(field.name, "")
@@ -175,10 +176,9 @@ def _own_texts(kind: type[Any]) -> tuple[tuple[str, str], ...]:
 
 
 def _below_fields(body: Iterable[ast.stmt]) -> dict[str, str]:
-    body = list(body)
     return {
         field.target.id: str(text.value.value)
-        for field, text in zip(body, body[1:], strict=False)
+        for field, text in itertools.pairwise(body)
         if isinstance(field, ast.AnnAssign)
         and isinstance(field.target, ast.Name)
         and isinstance(text, ast.Expr)

@@ -69,7 +69,9 @@ def read_audio(path: Path | str) -> Sound:
         distance = _distance_of(file.subtype, file.channels > 1)
         # What is read, and the average of the channels.
         needed = file.frames * (4 * file.channels + 12)
-        require_size(f"{path} announces {file.frames} samples in {file.channels} channel(s)", needed)
+        require_size(
+            f"{path} announces {file.frames} samples in {file.channels} channel(s)", needed
+        )
         samples = file.read(dtype="int16" if bits <= 16 else "float32")
     if _is_cut_off(path):
         raise ValueError(f"{path} is cut off: {len(samples)} samples are there. Copy it again.")

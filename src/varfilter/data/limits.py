@@ -39,9 +39,10 @@ def require_size(what: str, num_bytes: float | int) -> None:
     """
     most = most_bytes()
     if num_bytes > most:
+        enough = max(1, -(-num_bytes // 2**30))
         raise ValueError(
             f"{what}, for which {_gib(num_bytes)} of memory are needed; the most is {_gib(most)}"
-            f" here. If you trust it, raise the limit: {VARIABLE}={max(1, -(-num_bytes // 2**30)):.0f}."
+            f" here. If you trust it, raise the limit: {VARIABLE}={enough:.0f}."
         )
 
 

@@ -147,7 +147,9 @@ def decode_video(
                 # The frames of some formats differ in size, whatever the file announces.
                 _require_pixels(name, frame.width, frame.height)
                 # Twice, since they are joined in the end.
-                require_size(f"{name} has {len(images)} frames or more", 2 * len(images) * num_bytes)
+                require_size(
+                    f"{name} has {len(images)} frames or more", 2 * len(images) * num_bytes
+                )
                 image = converter.reformat(frame, format="rgb24" if color else "gray").to_ndarray()
                 # Phones record sideways and note the turn, counted against the clock.
                 turn = frame.rotation if math.isfinite(frame.rotation) else 0

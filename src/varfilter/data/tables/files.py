@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from varfilter._arguments import kind, require_library
+from varfilter._arguments import kind
 from varfilter.data.arrays import read_array, read_arrays
 from varfilter.data.limits import require_size
 from varfilter.data.tables.columns import Column, column_of

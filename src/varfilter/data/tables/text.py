@@ -207,7 +207,7 @@ class _Lines(NamedTuple):
 
 
 def _lines(content: bytes, begin: int, separator: str, label: str) -> _Lines:
-    """The rows below the line of names; what stands in quotes neither ends them nor their fields."""
+    """The rows below the line of names; what stands in quotes ends neither rows nor fields."""
     text = np.frombuffer(content, np.uint8)[begin:]
     is_end, is_separator = text == NEWLINE, text == ord(separator)
     is_quote = text == QUOTE
