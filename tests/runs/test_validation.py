@@ -65,7 +65,7 @@ def test_few_that_cost_as_much_as_many_are_scored_less_often():
 
 
 def test_the_subset_is_of_one_length_and_the_same_everywhere():
-    steps = [1, 9, 12, 15, 200, 300, 16, 10, 1000, 0]
+    steps = np.array([1, 9, 12, 15, 200, 300, 16, 10, 1000, 0])
     found = subset(steps)
     # Padded to 16, as the middle one is; those of one step have nothing to score.
     assert sorted(found) == [1, 2, 3, 6, 7]

@@ -172,7 +172,6 @@ class _Live:
         self.valid: dict[str, Any] | None = None
         self.updated: Updated | None = None
         self.last = 0.0
-        self.picture: Table | None = None
         self.live = Live(console=console, auto_refresh=False)
         self.live.update(f"{self.name}: compiling ...", refresh=True)
 
@@ -190,15 +189,16 @@ class _Live:
             self.updated = event
         elif isinstance(event, Validated):
             self.valid = event.line
-        if isinstance(event, Validating) and self.picture is not None:
+        if self.updated is None:
+            return
+        if isinstance(event, Validating):
             text = f"validating {event.num_sequences:,} of {event.of:,} sequences ..."
-            self.live.update(Group(self.picture, Text(text)), refresh=True)
+            self.live.update(Group(self._picture(self.updated), Text(text)), refresh=True)
             return
         # The last validation is always shown: what is printed below the picture agrees with it.
         is_due = time.perf_counter() - self.last >= SECONDS_PER_PICTURE
-        if self.updated is not None and (is_due or not isinstance(event, Updated)):
-            self.picture = self._picture(self.updated)
-            self.live.update(self.picture, refresh=True)
+        if is_due or not isinstance(event, Updated):
+            self.live.update(self._picture(self.updated), refresh=True)
             self.last = time.perf_counter()
 
     def _picture(self, event: Updated) -> Table:

@@ -30,7 +30,7 @@ class FrameHeader(NamedTuple):
 class Notes(NamedTuple):
     """The notes of a MIDI file: all, off the keyboard, of drums; and in how many parts they are."""
 
-    count: int
+    total: int
     off_keyboard: int
     drums: int
     parts: int
@@ -81,7 +81,7 @@ def note_changes(
         ("of drums", 0 if percussion else sum(file.drums for file in files)),
     ):
         if count:
-            total = sum(file.count for file in files)
+            total = sum(file.total for file in files)
             found.append(f"{count:,} of {total:,} notes are {name}, and left out.")
     pedals = sum(file.has_pedal for file in files)
     if pedals:
@@ -91,7 +91,7 @@ def note_changes(
 
 def notes_of(file: Any, lowest: int, highest: int, drums: int) -> Notes:
     """Count the notes of a MIDI file as mido reads it; `drums` is the channel of percussion."""
-    count = off = of_drums = 0
+    total = off = of_drums = 0
     parts, has_pedal = set(), False
     for number, track in enumerate(file.tracks):
         for message in track:
@@ -99,13 +99,13 @@ def notes_of(file: Any, lowest: int, highest: int, drums: int) -> Notes:
                 has_pedal = has_pedal or (message.control == SUSTAIN and message.value > 0)
             if message.type != "note_on" or message.velocity == 0:
                 continue
-            count += 1
+            total += 1
             if message.channel == drums:
                 of_drums += 1
                 continue
             off += not lowest <= message.note <= highest
             parts.add((number, message.channel))
-    return Notes(count, off, of_drums, len(parts), has_pedal)
+    return Notes(total, off, of_drums, len(parts), has_pedal)
 
 
 def _some(count: int, all_of_them: Sequence[Any], what: str = "files") -> str:

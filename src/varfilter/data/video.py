@@ -309,7 +309,8 @@ def _header(file: Path) -> FrameHeader | None:
     try:
         if file.suffix.lower() in IMAGES:
             with require_library("PIL.Image", extra="video").open(file) as image:
-                return FrameHeader(*image.size, image.mode not in ("1", "L", "LA", "I", "I;16"))
+                is_coloured = image.mode not in ("1", "L", "LA", "I", "I;16")
+                return FrameHeader(image.width, image.height, is_coloured)
         with require_library("av", extra="video").open(str(file)) as container:
             stream = container.streams.video[0]
             is_coloured = None if stream.pix_fmt is None else not stream.pix_fmt.startswith("gray")

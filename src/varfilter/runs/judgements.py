@@ -131,8 +131,10 @@ class TrainingRange:
         """The range that a run has on record; records of before there was one have none."""
         if record.get("low") is None:
             return None
-        ends = (np.asarray(record[name], np.float64) for name in ("low", "high"))
-        return TrainingRange(*map(np.atleast_1d, ends), tuple(record["columns"]))
+        low, high = (
+            np.atleast_1d(np.asarray(record[name], np.float64)) for name in ("low", "high")
+        )
+        return TrainingRange(low, high, tuple(record["columns"]))
 
     def outside(self, rows: np.ndarray) -> dict[str, str]:
         """A sentence for each column of `rows` that lies outside, by its name ("" for all)."""

@@ -7,7 +7,6 @@ the schedule that says `epochs_per_validation` itself is measured by nobody.
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -86,14 +85,14 @@ def stretched(
     return replace(validation, epochs=epochs, epochs_per_full=per_full)
 
 
-def subset(num_steps: Sequence[int] | np.ndarray) -> np.ndarray:
+def subset(num_steps: np.ndarray) -> np.ndarray:
     """The sequences to score in place of all, in the order in which they are taken.
 
     They are padded to one length, that of the middle sequence, so that one more program is
     compiled and not one for each length; and the same are taken on every machine.
     """
-    scored = np.flatnonzero(np.asarray(num_steps) > 1)
-    lengths = np.asarray([padded_length(int(num_steps[i]), GROWTH) for i in scored])
+    scored = np.flatnonzero(num_steps > 1)
+    lengths = np.asarray([padded_length(int(steps), GROWTH) for steps in num_steps[scored]])
     middle = np.sort(lengths)[(len(lengths) - 1) // 2]
     return np.random.default_rng(0).permutation(scored[lengths == middle])
 
@@ -147,8 +146,8 @@ class ValidationPart:
             few = self._few(found.num_sequences).seconds(*arguments)
             found = stretched(found, num_epochs, epoch=epoch, full=full, few=few)
         numbers = [-1 if value is None else value for value in vars(found).values()]
-        agreed = np.asarray(of_first_process(np.asarray(numbers))).tolist()
-        return Validation(*(None if value < 0 else value for value in agreed))
+        epochs, few, per_full = np.asarray(of_first_process(np.asarray(numbers))).tolist()
+        return Validation(epochs, None if few < 0 else few, None if per_full < 0 else per_full)
 
     def _few(self, num_sequences: int) -> HeldOut:
         if self._subset is None or len(self._subset.scored) != num_sequences:
