@@ -73,14 +73,14 @@ class Job:
 
 
 def jobs(models: list[str], seeds: list[int]) -> list[Job]:
-    """All jobs: the references, then each comparison, then those that learn the model, too."""
+    """All jobs: the references, those that learn the model too, then each comparison."""
     found = [Job(model, what, 0) for what in REFERENCES for model in models]
+    both = [model for model in models if model in ("table", "jsb")]
     for seed in seeds:
+        for candidate in learned_together():
+            found += [Job(model, str(candidate), seed, candidate) for model in both]
         for candidate in compared():
             found += [Job(model, str(candidate), seed, candidate) for model in models]
-        for candidate in learned_together():
-            both = [model for model in models if model in ("table", "jsb")]
-            found += [Job(model, str(candidate), seed, candidate) for model in both]
     return found
 
 
@@ -90,24 +90,31 @@ def compared() -> list[Candidate]:
         Candidate("layer"),
         Candidate("log"),
         Candidate("log", "shift"),
-        Candidate("layer+scale", "shift"),
-        Candidate("layer+log", "shift"),
-        Candidate("layer+scale"),
-        Candidate("layer+log"),
-        Candidate("log", "scaled"),
-        Candidate("log", "shift", num_samples=8),
         Candidate("log", "shift", signal="pairs"),
-        Candidate("log", "shift", num_iterations=2),
-        Candidate("log", "learned-step"),
-        Candidate("log", "shift", hidden_size=256),
+        Candidate("layer+log", "shift", signal="pairs"),
+        Candidate("layer+scale", "shift", signal="pairs"),
+        Candidate("layer", "shift", signal="pairs"),
+        Candidate("log", signal="pairs"),
+        Candidate("log", "shift", signal="pairs", num_iterations=2),
+        Candidate("log", "shift", num_samples=8),
+        Candidate("log", "scaled", signal="pairs"),
+        Candidate("log", "shift", signal="pairs", num_samples=4),
+        Candidate("layer+log"),
+        Candidate("log", "shift", signal="pairs", hidden_size=256),
+        Candidate("layer", hidden_size=1024),
     ]
 
 
 def learned_together() -> list[Candidate]:
     """How many steps the network makes for one of a model that is learned with it."""
     return [
-        Candidate("log", update, num_phi_steps=steps, is_model_learned=True)
-        for update, steps in (("shift", 1), ("shift", 8), ("highway", 8))
+        Candidate("log", update, signal=signal, num_phi_steps=steps, is_model_learned=True)
+        for update, signal, steps in (
+            ("shift", "pairs", 8),
+            ("shift", "pairs", 1),
+            ("highway", "gradients", 8),
+            ("shift", "gradients", 8),
+        )
     ]
 
 

@@ -65,7 +65,7 @@ class AVF:
     num_layers: int = 2
     """Layers of the network."""
     num_samples: int = 1
-    """Draws of z_t for each free energy."""
+    """Draws of z_t that the network's signal, dF/dq or the errors, is averaged over."""
 
     def build(self, model: AbstractModel, key: PRNGKeyArray) -> AbstractInference:
         """Build it for this model."""
@@ -124,7 +124,7 @@ class Descent:
     learning_rate: float = 0.2
     """Adam's learning rate; it falls to zero over the iterations."""
     num_samples: int = 1
-    """Draws of z_t for each free energy."""
+    """Draws of z_t that each gradient is averaged over."""
 
     def build(self, model: AbstractModel, key: PRNGKeyArray) -> AbstractInference:
         """Build it for any model; nothing is drawn from `key`."""
@@ -148,6 +148,8 @@ class FilterChoice:
     """What fivo's gradient sees of resampling. fixed-ancestors: nothing, which is cheap, steady and
     biased; scored-ancestors: all of it, which goes to the score of the data with more particles,
     and varies more."""
+    num_samples: int = 1
+    """elbo: draws of z_t for each free energy that is learned and scored."""
 
     def __post_init__(self):
         for name, known in (("bound", Bound), ("gradient", Gradient)):
@@ -156,11 +158,19 @@ class FilterChoice:
                     f"`filter.{name}` must be one of {', '.join(get_args(known))}; got {given!r}."
                 )
         require_positive("filter.num_particles", self.num_particles)
+        require_positive("filter.num_samples", self.num_samples)
+        if self.num_samples > 1 and self.bound != "elbo":
+            raise ValueError(
+                f"`filter.num_samples` is {self.num_samples}, but the bound is {self.bound}, which"
+                " takes one draw for each particle. Give `filter.num_particles` instead."
+            )
 
     def build(self, model: AbstractModel, key: PRNGKeyArray) -> AbstractFilter:
         """Build it for this model."""
         inference = self.inference.build(model, key)
-        return filter_with(inference, self.bound, self.num_particles, self.gradient)
+        return filter_with(
+            inference, self.bound, self.num_particles, self.gradient, num_samples=self.num_samples
+        )
 
 
 def filter_with(
@@ -168,10 +178,12 @@ def filter_with(
     bound: Bound,
     num_particles: int,
     gradient: Gradient = "fixed-ancestors",
+    *,
+    num_samples: int = 1,
 ) -> VariationalFilter | ParticleFilter:
     """The filter that gives this bound, and this gradient of it where there is a choice."""
     if bound == "elbo":
-        return VariationalFilter(inference)
+        return VariationalFilter(inference, num_samples=num_samples)
     return ParticleFilter(
         inference,
         num_particles,
