@@ -27,8 +27,10 @@ from varfilter.inference import (
     LearnedStep,
     MeanNormalized,
     MLPPosterior,
+    PairedGradients,
     PrecisionWeightedErrors,
     Recurrent,
+    Shift,
     SignedLog,
     SRNNPosterior,
     SRNNResidualPosterior,
@@ -46,34 +48,44 @@ Gradient = Literal["fixed-ancestors", "scored-ancestors"]
 
 @dataclass(frozen=True)
 class AVF:
-    """Amortized variational filtering: K learned updates of q from the prior on."""
+    """Amortized variational filtering: K learned updates of q from the prior on.
+
+    The defaults are the paper's network; those of `Iterative`, which serve latents of any size,
+    are update shift, signal paired-gradients, normalize log and hidden_size None.
+    """
 
     num_iterations: int = 1
     """K, the updates of q at each step."""
-    update: Literal["highway", "learned-step"] = "highway"
-    """What an update does to q: mix it with a candidate, or descend its gradient."""
+    update: Literal["highway", "learned-step", "shift"] = "highway"
+    """What an update does to q: mix it with a candidate, descend its gradient, or move it."""
     normalize_mean: bool = False
     """Bring the posterior mean to zero mean and unit spread after each update."""
-    signal: Literal["gradients", "errors"] = "gradients"
-    """What the network receives about q: dF/dq, or precision-weighted errors."""
+    signal: Literal["gradients", "paired-gradients", "errors"] = "gradients"
+    """What the network receives about q: dF/dq, the same from pairs of opposite draws, or
+    precision-weighted errors."""
     normalize: Literal["layer", "log"] = "layer"
     """How each input is normalised; log for latents of one or two elements."""
     encode_observation: bool = False
     """Feed x_t to the network too."""
-    hidden_size: int = 1024
-    """Units of each layer of the network."""
+    hidden_size: int | None = 1024
+    """Units of each layer of the network; None: by the size of the model's latent."""
     num_layers: int = 2
     """Layers of the network."""
     num_samples: int = 1
-    """Draws of z_t that the network's signal, dF/dq or the errors, is averaged over."""
+    """Draws of z_t, or pairs of them, that the network's signal is averaged over."""
 
     def build(self, model: AbstractModel, key: PRNGKeyArray) -> AbstractInference:
         """Build it for this model."""
-        update = Highway if self.update == "highway" else LearnedStep
+        update = {"highway": Highway, "learned-step": LearnedStep, "shift": Shift}[self.update]
+        signals = {
+            "gradients": Gradients,
+            "paired-gradients": PairedGradients,
+            "errors": PrecisionWeightedErrors,
+        }
         return Iterative(
             model,
             update=MeanNormalized.of(update) if self.normalize_mean else update,
-            signal=Gradients() if self.signal == "gradients" else PrecisionWeightedErrors(),
+            signal=signals[self.signal](),
             normalize=LayerNorm() if self.normalize == "layer" else SignedLog(),
             encode_observation=self.encode_observation,
             hidden_size=self.hidden_size,

@@ -14,13 +14,15 @@ from varfilter.distributions import is_distribution, stabilised
 from varfilter.nn import linear
 
 EPSILON = 1e-7
+# Of a network that should leave q as it is before it has learned anything, and yet can learn.
+FIRST_GAIN = 0.01
 
 
 class LayerNorm(eqx.Module):
     """(v - mean(v)) / std(v) over the elements of one input term, without scale or shift.
 
-    The network then sees the direction of a gradient, not its size. With a latent of one or
-    two dimensions hardly anything is left (nothing, and a sign): take `SignedLog` there.
+    The paper's form. The network then sees the direction of a gradient, not its size: of a
+    latent of one element nothing is left, and of one of two elements a sign.
     """
 
     def __call__(self, term: Float[Array, " size"]) -> Float[Array, " size"]:
@@ -41,6 +43,25 @@ class SignedLog(eqx.Module):
     def __call__(self, term: Float[Array, " size"]) -> Float[Array, " size"]:
         """Compress each element of the term."""
         return jnp.sign(term) * jnp.log1p(jnp.abs(term))
+
+
+class Shift(eqx.Module):
+    """q' = q + offset, linear in the trunk's output.
+
+    The offset starts close to zero: an untrained network leaves the prior as it is. What does not
+    move need not be learned, however large a latent's mean.
+    """
+
+    needs_gradient: ClassVar[bool] = False
+    offset: eqx.nn.Linear
+
+    def __init__(self, hidden_size: int, parameter_size: int, *, key: PRNGKeyArray):
+        self.offset = linear(hidden_size, parameter_size, gain=FIRST_GAIN, key=key)
+
+    def __call__(self, hidden: Float[Array, " hidden"], q: Any, signal: Any) -> Any:
+        """Make the next iterate from the trunk's output."""
+        parameters, unravel = ravel_pytree(q)
+        return stabilised(unravel(parameters + self.offset(hidden)))
 
 
 class Highway(eqx.Module):
