@@ -33,6 +33,24 @@ class LayerAndLog(eqx.Module):
         return jnp.concatenate([LayerNorm()(term), SignedLog()(term)])
 
 
+class GatedShift(eqx.Module):
+    """q' = q + g * offset: `Highway`'s gate, with a candidate that is counted from q."""
+
+    needs_gradient = False
+    offset: eqx.nn.Linear
+    gate: eqx.nn.Linear
+
+    def __init__(self, hidden_size, parameter_size, *, key):
+        key_offset, key_gate = jax.random.split(key)
+        self.offset = linear(hidden_size, parameter_size, gain=0.01, key=key_offset)
+        self.gate = linear(hidden_size, parameter_size, key=key_gate)
+
+    def __call__(self, hidden, q, signal):
+        parameters, unravel = ravel_pytree(q)
+        step = jax.nn.sigmoid(self.gate(hidden)) * self.offset(hidden)
+        return stabilised(unravel(parameters + step))
+
+
 class ScaledShift(eqx.Module):
     """q' = q + offset as `Shift` has it, with means moved in units of q's standard deviation."""
 
@@ -69,4 +87,10 @@ NORMALIZATIONS = {
     "root+log": RootAndLog(),
 }
 SIGNALS = {"gradients": Gradients(), "pairs": PairedGradients()}
-UPDATES = {"highway": Highway, "learned-step": LearnedStep, "shift": Shift, "scaled": ScaledShift}
+UPDATES = {
+    "highway": Highway,
+    "learned-step": LearnedStep,
+    "shift": Shift,
+    "gated": GatedShift,
+    "scaled": ScaledShift,
+}
