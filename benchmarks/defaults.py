@@ -91,11 +91,11 @@ def compared() -> list[Candidate]:
     return [
         Candidate("layer"),
         Candidate("log", **shift),
-        Candidate("root+log", **shift),
+        Candidate("norm+log", **shift),
         Candidate("layer+log", **shift),
         Candidate("log", "gated", signal="pairs"),
         Candidate("log", **shift, num_iterations=2),
-        Candidate("root+log", **shift, num_iterations=2),
+        Candidate("norm+log", **shift, num_iterations=2),
         Candidate("log"),
         Candidate("log", "shift"),
         Candidate("log", signal="pairs"),
@@ -117,13 +117,13 @@ def learned_together() -> list[Candidate]:
         Candidate("layer", **mixed),
         Candidate("log", **mixed),
         Candidate("log", **shift),
-        Candidate("root+log", **shift),
+        Candidate("norm+log", **shift),
         Candidate("log", **shift | {"update": "gated"}),
         Candidate("layer+log", **shift),
         Candidate("log", **mixed, signal="pairs"),
-        Candidate("root+log", **mixed, signal="pairs"),
-        Candidate("root+log", **shift, num_phi_steps=1),
-        Candidate("root+log", **shift, num_phi_steps=24),
+        Candidate("norm+log", **mixed, signal="pairs"),
+        Candidate("norm+log", **shift, num_phi_steps=1),
+        Candidate("norm+log", **shift, num_phi_steps=24),
     ]
 
 

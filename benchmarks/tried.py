@@ -11,6 +11,7 @@ from varfilter.inference import (
     Highway,
     LayerNorm,
     LearnedStep,
+    NormAndLog,
     PairedGradients,
     Shift,
     SignedLog,
@@ -71,20 +72,12 @@ class ScaledShift(eqx.Module):
         return stabilised(jax.tree.map(moved, q, step, is_leaf=is_distribution))
 
 
-class RootAndLog(eqx.Module):
-    """A term divided by its root mean square, which leaves one number its sign, and its log."""
-
-    def __call__(self, term):
-        size = jnp.sqrt(jnp.mean(term**2) + jnp.finfo(term.dtype).tiny)
-        return jnp.concatenate([term / size, SignedLog()(term)])
-
-
 NORMALIZATIONS = {
     "layer": LayerNorm(),
     "log": SignedLog(),
     "layer+scale": LayerAndScale(),
     "layer+log": LayerAndLog(),
-    "root+log": RootAndLog(),
+    "norm+log": NormAndLog(),
 }
 SIGNALS = {"gradients": Gradients(), "pairs": PairedGradients()}
 UPDATES = {

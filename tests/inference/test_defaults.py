@@ -148,7 +148,9 @@ def test_the_settings_say_which_draws_they_set():
 
 def test_the_settings_can_name_the_defaults():
     model = scalar_world()
-    settings = AVF(update="shift", signal="paired-gradients", normalize="log", hidden_size=None)
+    settings = AVF(
+        update="shift", signal="paired-gradients", normalize="norm-and-log", hidden_size=None
+    )
     built, default = settings.build(model, KEY), vf.Iterative(model, key=KEY)
     assert jax.tree.structure(built) == jax.tree.structure(default)
     for leaf, other in zip(jax.tree.leaves(built), jax.tree.leaves(default), strict=True):

@@ -16,6 +16,7 @@ from varfilter.inference import (
     LSTMPosterior,
     MeanNormalized,
     MLPPosterior,
+    NormAndLog,
     PrecisionWeightedErrors,
     Shift,
     SignedLog,
@@ -305,6 +306,20 @@ def test_signed_log_is_odd_monotone_and_tame():
     np.testing.assert_array_equal(value, -value[::-1])
     assert np.all(np.diff(value) > 0)
     np.testing.assert_allclose(value, np.sign(term) * np.log1p(np.abs(term)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1e-36, 1e-12, 1.0, 1e12, 1e36])
+def test_norm_and_log_has_the_direction_at_unit_size_and_the_size_as_a_log(scale):
+    term = np.float32(scale) * np.array([3.0, -1.0, 4.0, 1.0, -5.0], np.float32)
+    direction, log = np.split(np.asarray(NormAndLog()(jnp.asarray(term)), float), 2)
+    # No float of a normal size has a square that is lost: a few roundings of 6e-8.
+    np.testing.assert_allclose(np.mean(direction**2), 1.0, rtol=1e-5)
+    np.testing.assert_allclose(direction / direction[0], term / term[0], rtol=1e-5)
+    np.testing.assert_allclose(log, np.sign(term) * np.log1p(np.abs(term.astype(float))), rtol=1e-5)
+    one = np.asarray(NormAndLog()(jnp.asarray(term[1:2])), float)
+    np.testing.assert_allclose(one, [-1.0, -np.log1p(scale)], rtol=1e-5)
+    np.testing.assert_array_equal(NormAndLog()(jnp.zeros(3)), 0.0)
+    assert np.isfinite(NormAndLog()(jnp.array([3e38, -1e38, 1e-38]))).all()
 
 
 def test_mean_normalized_posteriors_have_standard_means():

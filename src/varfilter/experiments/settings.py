@@ -27,6 +27,7 @@ from varfilter.inference import (
     LearnedStep,
     MeanNormalized,
     MLPPosterior,
+    NormAndLog,
     PairedGradients,
     PrecisionWeightedErrors,
     Recurrent,
@@ -51,7 +52,7 @@ class AVF:
     """Amortized variational filtering: K learned updates of q from the prior on.
 
     The defaults are the paper's network; those of `Iterative`, which serve latents of any size,
-    are update shift, signal paired-gradients, normalize log and hidden_size None.
+    are shift, paired-gradients, norm-and-log and a hidden_size of None.
     """
 
     num_iterations: int = 1
@@ -63,8 +64,8 @@ class AVF:
     signal: Literal["gradients", "paired-gradients", "errors"] = "gradients"
     """What the network receives about q: dF/dq, the same from pairs of opposite draws, or
     precision-weighted errors."""
-    normalize: Literal["layer", "log"] = "layer"
-    """How each input is normalised; log for latents of one or two elements."""
+    normalize: Literal["layer", "log", "norm-and-log"] = "layer"
+    """How each input is normalised; layer is not for latents of one or two elements."""
     encode_observation: bool = False
     """Feed x_t to the network too."""
     hidden_size: int | None = 1024
@@ -77,6 +78,7 @@ class AVF:
     def build(self, model: AbstractModel, key: PRNGKeyArray) -> AbstractInference:
         """Build it for this model."""
         update = {"highway": Highway, "learned-step": LearnedStep, "shift": Shift}[self.update]
+        normalizations = {"layer": LayerNorm, "log": SignedLog, "norm-and-log": NormAndLog}
         signals = {
             "gradients": Gradients,
             "paired-gradients": PairedGradients,
@@ -86,7 +88,7 @@ class AVF:
             model,
             update=MeanNormalized.of(update) if self.normalize_mean else update,
             signal=signals[self.signal](),
-            normalize=LayerNorm() if self.normalize == "layer" else SignedLog(),
+            normalize=normalizations[self.normalize](),
             encode_observation=self.encode_observation,
             hidden_size=self.hidden_size,
             num_layers=self.num_layers,

@@ -19,6 +19,7 @@ from varfilter.inference.update import (
     LayerNorm,
     LearnedStep,
     MeanNormalized,
+    NormAndLog,
     Shift,
     SignedLog,
 )
@@ -37,6 +38,7 @@ __all__ = [
     "LearnedStep",
     "MLPPosterior",
     "MeanNormalized",
+    "NormAndLog",
     "PairedGradients",
     "PrecisionWeightedErrors",
     "Prior",

@@ -15,7 +15,7 @@ from varfilter.contracts import FirstStep, first_step
 from varfilter.inference.base import AbstractInference, Inferred, Memory
 from varfilter.inference.latents import require_reparameterisable
 from varfilter.inference.signal import PairedGradients
-from varfilter.inference.update import Shift, SignedLog
+from varfilter.inference.update import NormAndLog, Shift
 from varfilter.model import AbstractModel, State
 from varfilter.nn import HighwayTrunk
 from varfilter.observation import Observation
@@ -33,8 +33,8 @@ class Iterative(AbstractInference):
 
     - `signal`: dF/dq by `PairedGradients()` (the default) or `Gradients()`; or
       `PrecisionWeightedErrors()`. It is averaged over `num_samples` draws, or pairs of them.
-    - `normalize`: applied to each input term by itself; `SignedLog()` (the default) or
-      `LayerNorm()`.
+    - `normalize`: applied to each input term by itself; `NormAndLog()` (the default), `SignedLog()`
+      or `LayerNorm()`.
     - `hidden_size`: units of each of the `num_layers` highway ELU layers. None: four for each
       number that the network is shown (of the signal, of q and, if it is encoded, of x_t), as a
       power of two from 64 to 1,024, the paper's; so a latent of one element has 64.
@@ -73,7 +73,7 @@ class Iterative(AbstractInference):
         key: PRNGKeyArray,
     ):
         self.signal = PairedGradients() if signal is None else signal
-        self.normalize = SignedLog() if normalize is None else normalize
+        self.normalize = NormAndLog() if normalize is None else normalize
         self.encode_observation = encode_observation
         self.num_iterations = require_positive("num_iterations", num_iterations)
         self.num_samples = require_positive("num_samples", num_samples)
@@ -179,7 +179,7 @@ def _require_parts(signal: Any, normalize: Any, update: Any) -> None:
         )
     if isinstance(normalize, type) or not callable(normalize):
         raise TypeError(
-            "`normalize` must be `SignedLog()`, `LayerNorm()` or a function;"
+            "`normalize` must be `NormAndLog()`, `SignedLog()`, `LayerNorm()` or a function;"
             f" got {kind(normalize)}."
         )
     if isinstance(update, eqx.Module) or not callable(update):

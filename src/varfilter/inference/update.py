@@ -45,6 +45,26 @@ class SignedLog(eqx.Module):
         return jnp.sign(term) * jnp.log1p(jnp.abs(term))
 
 
+class NormAndLog(eqx.Module):
+    """v / rms(v) beside sign(v) log(1 + |v|): a term's direction, and the size of its elements.
+
+    The direction is of order one however small the gradients are, as they are while a model is
+    new and its emission hardly listens to z; by their logs alone they would be next to nothing, q
+    would stay at the prior and the latent be given up. The logs tell large gradients from small
+    ones, and serve latents of any size: of one element the direction is a sign.
+    """
+
+    def __call__(self, term: Float[Array, " size"]) -> Float[Array, " twice"]:
+        """Make two numbers of each element; of zeros alone, zeros."""
+        largest = jnp.max(jnp.abs(term), initial=0.0)
+        # By the largest first: the squares of the smallest and of the largest floats are none.
+        scaled = term / jnp.where(largest > 0.0, largest, 1.0)
+        square = jnp.sum(scaled**2) / max(term.size, 1)
+        # Still none where the reciprocal of the largest is below all floats: 1e38 has no direction.
+        direction = scaled / jnp.sqrt(jnp.where(square > 0.0, square, 1.0))
+        return jnp.concatenate([direction, SignedLog()(term)])
+
+
 class Shift(eqx.Module):
     """q' = q + offset, linear in the trunk's output.
 
