@@ -1,8 +1,6 @@
 """`varfilter report` and `varfilter reproduce`: pages on runs, and on what the paper shows."""
 
 import json
-import shlex
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +12,7 @@ import tyro
 
 from varfilter.cli.errors import refusals
 from varfilter.cli.options import Command, Number, Particles, Split, TrainOptions, named
+from varfilter.cli.output import say, tell
 from varfilter.cli.stopping import STOPPED, Stopping
 
 
@@ -49,7 +48,7 @@ class Report(Command):
 
     def __call__(self) -> int:
         """Run; returns the exit code."""
-        with refusals("Give a smaller --num-particles.") as refused:
+        with refusals("Give a smaller --num-particles.", self.flags) as refused:
             from varfilter.report import report
             from varfilter.runs.run import Run
 
@@ -64,7 +63,7 @@ class Report(Command):
                 seed=self.seed,
                 num_particles=self.num_particles,
             )
-            print(f"page: {out.resolve()}")
+            say(f"page: {out.resolve()}")
         return refused.code
 
 
@@ -103,7 +102,7 @@ class Reproduce(Command):
         """Run; returns the exit code."""
         smaller = "Give another machine: the sizes are the paper's."
         # Before anything is imported that takes its time.
-        with Stopping() as stopping, refusals(smaller) as refused:
+        with Stopping() as stopping, refusals(smaller, self.flags) as refused:
             from varfilter.report import reproduce
             from varfilter.report.paper_tables import terminal_table
             from varfilter.report.reproduction import Interrupted
@@ -115,16 +114,14 @@ class Reproduce(Command):
                     runs=self.runs,
                     max_updates=self.max_updates,
                     at_hand=self.at_hand,
-                    tell=lambda text: print(text, file=sys.stderr),
+                    tell=tell,
                     watch=partial(_watched, stopping, self),
                 )
             except Interrupted:
-                print(f"Stopped, and saved. To go on: {self.command()}")
+                say(f"Stopped, and saved. To go on: {self.command()}")
                 return STOPPED
             numbers = json.loads(page.with_suffix(".json").read_text(encoding="utf-8"))
-            print(f"\n{numbers['title']}\n")
-            print("\n".join(terminal_table(numbers)))
-            print(f"\npage: {page.resolve()}")
+            say("", numbers["title"], "", *terminal_table(numbers), "", f"page: {page.resolve()}")
         return refused.code
 
     def command(self) -> str:

@@ -55,6 +55,8 @@ def _schedule(num_epochs: int, **others: Any) -> Schedule:
     )
 
 
+# The form of the paper's network, as the presets were measured with.
+NETWORK = AVF(update="highway", signal="gradients", normalize="layer", num_layers=1)
 # By the class of the model's sizes. How long each takes: `benchmarks/presets.py`.
 SMALL: dict[type, Preset] = {
     SRNNSizes: Preset(
@@ -65,7 +67,7 @@ SMALL: dict[type, Preset] = {
             decoder_size=256,
             num_decoder_layers=1,
         ),
-        AVF(encode_observation=True, hidden_size=256, num_layers=1, num_samples=8),
+        replace(NETWORK, encode_observation=True, hidden_size=256, num_samples=8),
         Baseline(hidden_size=256),
         Optimizers(Adam(1e-3, decay=0.99), Adam(5e-4, decay=0.99), num_phi_steps=8),
         _schedule(150, batch_size=16, num_steps=25),
@@ -80,7 +82,7 @@ SMALL: dict[type, Preset] = {
             decoder_size=128,
             num_layers=2,
         ),
-        AVF(encode_observation=True, hidden_size=128, num_layers=1),
+        replace(NETWORK, encode_observation=True, hidden_size=128),
         Baseline(hidden_size=128, num_layers=2),
         Optimizers(
             Adam(1e-3, decay=0.99, clip_norm=1000.0),
@@ -99,7 +101,7 @@ SMALL: dict[type, Preset] = {
             convolutions=(1, 1, 1, 1),
             std=0.05,
         ),
-        AVF(hidden_size=128, num_layers=1),
+        replace(NETWORK, hidden_size=128),
         Baseline(hidden_size=96),
         Optimizers(Adam(1e-3, decay=0.99), Adam(1e-3, decay=0.99), num_phi_steps=4),
         _schedule(9, batch_size=4, num_steps=11),

@@ -48,7 +48,7 @@ def score_run(
     trained = run.trained()
     particles = choice.num_particles if num_particles is None else num_particles
     filter = _with_iterations(trained.filter, num_iterations)
-    filter = filter_with(filter.inference, bound, particles)
+    filter = filter_with(filter.inference, bound, particles, num_samples=choice.num_samples)
     dataset = run.dataset
     held_out = HeldOut(dataset, split=split, batch_size=batch_size)
     found = held_out.evaluate(filter, trained.model, jax.random.key(seed))
