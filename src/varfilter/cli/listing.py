@@ -106,7 +106,7 @@ def _print(found: dict[str, dict[str, Any]]) -> None:
         print("  ".join(words).rstrip())
     print("\nTimes: of runs on one H200; of a few updates, times their number, on two CPU cores.")
     if memory := max(facts["cpu_gib"] or 0 for facts in found.values()):
-        print(f"* which takes up to {memory} GiB of memory there.")
+        print(f"* which takes up to {memory:g} GiB of memory there.")
     small = [facts["small_cpu_minutes"] for facts in found.values()]
     least, most = (_duration(pick(m for m in small if m)) for pick in (min, max))
     for name, text in PRESETS.items():

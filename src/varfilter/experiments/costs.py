@@ -49,9 +49,10 @@ PARAMETERS = {
 }
 # Of the model for examples/data/sensors.csv; those of other tables have other columns.
 SENSORS = Parameters(8_707, 9_568)
-# Seconds of one update on two cores of a CPU: `python benchmarks/experiments.py`, and of the small
-# ones `python benchmarks/presets.py`. SVG's batch of 20 did not fit; this is ten times the time
-# of 2.
+# Seconds of one update on two cores of a CPU: `python benchmarks/experiments.py`; of the small ones
+# with `--preset small`, on a machine that was busy with other things: the seconds of all cores
+# together, which two idle ones need at most. SVG's batch of 20 did not fit; this is ten times the
+# time of 2.
 CPU_SECONDS = {
     "vrnn-timit-baseline": 4.9,
     "vrnn-timit-avf": 8.6,
@@ -62,9 +63,25 @@ CPU_SECONDS = {
     "srnn-music-baseline": 0.086,
     "srnn-music-avf": 0.78,
     "table": 0.044,  # of examples/data/sensors.csv
+    "vrnn-timit-baseline-small": 0.207,
+    "vrnn-timit-avf-small": 0.156,
+    "srnn-timit-baseline-small": 0.195,
+    "srnn-timit-avf-small": 0.206,
+    "svg-kth-avf-small": 1.3,
+    "srnn-music-baseline-small": 0.031,
+    "srnn-music-avf-small": 0.046,
 }
 # GiB that an update asked for on a CPU; SVG's was more than there was.
-CPU_GIB = {"svg-kth-baseline": 43, "svg-kth-avf": 50}
+CPU_GIB = {
+    "svg-kth-baseline": 43.0,
+    "svg-kth-avf": 50.0,
+    "vrnn-timit-baseline-small": 1.1,
+    "vrnn-timit-avf-small": 1.2,
+    "srnn-timit-baseline-small": 1.0,
+    "srnn-timit-avf-small": 1.1,
+    "srnn-music-baseline-small": 0.84,
+    "srnn-music-avf-small": 0.88,
+}
 # Minutes of whole runs on one H200, compiling and validations included: those in `results/`.
 # Nottingham's were stopped short; this is what all epochs would take at their pace.
 H200_MINUTES = {

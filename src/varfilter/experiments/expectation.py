@@ -1,7 +1,7 @@
 """What an experiment is expected to take on this device, before anything is compiled.
 
-A guess from updates that were measured elsewhere: those of the same model and method that are
-nearest in their work, scaled by the work, and by how fast this device multiplies matrices just
+A guess from updates that were measured elsewhere: those of the same model, method and medium that
+are nearest in their work, scaled by the work, and by how fast this device multiplies matrices just
 now. The pace of the first updates is what counts; until then this tells minutes from days.
 """
 
@@ -135,11 +135,13 @@ def _gib(parameters: Parameters) -> float:
 
 
 def _nearest(experiment: Experiment, work: float) -> tuple[str, float] | None:
-    """The measured experiment of this model and method that is nearest in its work, and that."""
+    """The measured one of this model, method and medium that is nearest in its work, and that."""
     kind, method = type(experiment.model), type(experiment.filter.inference)
     found: list[tuple[float, str, float]] = []
     for name, each in _measured().items():
-        if type(each.model) is kind and type(each.filter.inference) is method:
+        is_alike = type(each.model) is kind and type(each.filter.inference) is method
+        # A step of another medium takes another time, for as many products.
+        if is_alike and each.data.medium == experiment.data.medium:
             of_each = work_of(each, KNOWN[name], each.schedule.num_steps or LONGEST_WINDOW)
             found.append((abs(math.log(work / of_each)), name, of_each))
     return min(found)[1:] if found else None

@@ -110,7 +110,6 @@ SMALL: dict[type, Preset] = {
 # Of speech a step is 200 numbers, and takes longer.
 SMALL_SRNN_SPEECH = replace(
     SMALL[SRNNSizes],
-    avf=replace(SMALL[SRNNSizes].avf, num_samples=4),
     schedule=replace(SMALL[SRNNSizes].schedule, num_epochs=60),
 )
 
