@@ -328,16 +328,16 @@ def test_refusals_are_a_line_and_exit_code_2(world, varfilter, tmp_path):
         (("filter", tmp_path, new), "not the folder of a run"),
         (("filter", run, new, "--out", tmp_path / "x.txt"), "must end in .jsonl"),
         (("filter", run, new, "--out", tmp_path / "none" / "x.csv"), "no folder"),
-        (("filter", run, new, "--seed", "-1"), "`seed`"),
-        (("filter", run, new, "--num-samples", "0"), "`num_samples`"),
-        (("filter", run, new, "--num-particles", "0"), "`num_particles`"),
-        (("forecast", run, new, "--horizon", "1", "--num-particles", "-3"), "`num_particles`"),
-        (("filter", run, new, "--levels", "5"), "`levels`"),
+        (("filter", run, new, "--seed", "-1"), "`--seed`"),
+        (("filter", run, new, "--num-samples", "0"), "`--num-samples`"),
+        (("filter", run, new, "--num-particles", "0"), "`--num-particles`"),
+        (("forecast", run, new, "--horizon", "1", "--num-particles", "-3"), "`--num-particles`"),
+        (("filter", run, new, "--levels", "5"), "`--levels`"),
         (("forecast", run, new, "--horizon", "0"), "`--horizon`"),
         (("forecast", run, other, "--horizon", "1"), "lacks the columns"),
         (("sample", run, "--out", tmp_path / "x.mid"), "must end in one of .csv"),
         (("sample", tmp_path / "none"), "does not exist"),
-        (("sample", run, "--num-steps", "0"), "`num_steps`"),
+        (("sample", run, "--num-steps", "0"), "`--num-steps`"),
     ]:
         code, out, err = varfilter(*words)
         assert (code, out) == (2, ""), words
@@ -438,8 +438,8 @@ def test_film(varfilter, tmp_path):
         images.fromarray(frame[0]).save(tmp_path / "frames" / f"{i}.png")
     out = tmp_path / "film.npz"
     words = ("filter", tmp_path / "run", tmp_path / "frames", "--out", out, "--num-samples", "2")
-    code, _, err = varfilter(*words)
-    assert (code, err) == (0, "")
+    code, printed, err = varfilter(*words)
+    assert (code, printed, err) == (0, "", f"3 rows written to {out}\n")
     with np.load(out) as found:
         assert found["prediction"].shape == (3, 1, 8, 8)
         assert np.isnan(found["surprise"][0])
