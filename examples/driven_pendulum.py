@@ -68,7 +68,8 @@ def learned(xs, us, key, num_updates):
     key_model, key_avf, key_fit = jax.random.split(key, 3)
     model = vf.SRNN(
         2, 8,
-        recurrent_size=64, prior_size=64, decoder_size=64, head=functools.partial(NormalHead, std=0.1),
+        recurrent_size=64, prior_size=64, decoder_size=64,
+        head=functools.partial(NormalHead, std=0.1),
         input_size=0 if us is None else us.shape[-1],
         key=key_model,
     )  # fmt: skip

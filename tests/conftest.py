@@ -1,8 +1,8 @@
 """Strict types and shapes for every test, quick compilation, and a bound on what is compiled.
 
 Nearly all the time of these tests goes into compiling programs that run once, here and in the
-commands they start. There is no compilation cache: writing one aborts the process now and then in
-jaxlib 0.10.
+commands they start. There is no compilation cache: a worker compiles so many programs that it comes
+near the most memory maps that a process may have, and a cache takes some more.
 """
 
 import os
@@ -12,6 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
+os.environ["VARFILTER_COMPILED"] = "off"  # of the commands that tests start, as users do
 # The workers take it from the process that starts them.
 if "XLA_FLAGS" not in os.environ:
     # Kernels made by LLVM alone compile in two thirds of the time that XLA's own emitters take.

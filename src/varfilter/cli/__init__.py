@@ -24,6 +24,8 @@ COMMANDS = {
     "data check": ("data:Check", "what a set holds: a name, or your own file or folder"),
     "data show": ("data:Show", "a picture of some of its sequences"),
 }
+# Commands that compile nothing worth keeping.
+WITHOUT_PROGRAMS = {"list", "data list", "data fetch", "data check", "data show"}
 # Words that need another after them.
 GROUPS = {"data": "Data sets: those that have a name, and your own files and folders."}
 
@@ -84,13 +86,22 @@ def _run(words: list[str]) -> int:
     if name not in COMMANDS:
         print(_unknown(name), file=sys.stderr)
         return 2
-    if name == "train":
-        from varfilter.cli.stopping import Stopping
+    if name != "train":
+        return _command(name).main(f"varfilter {name}", rest)
+    from varfilter.cli.stopping import Stopping
 
-        # A signal is heeded from here on, before anything is imported that takes its time.
-        with Stopping() as stopping:
-            return _imported(COMMANDS[name][0]).main(f"varfilter {name}", rest, stopping)
-    return _imported(COMMANDS[name][0]).main(f"varfilter {name}", rest)
+    # A signal is heeded from here on, before anything is imported that takes its time.
+    with Stopping() as stopping:
+        return _command(name).main(f"varfilter {name}", rest, stopping)
+
+
+def _command(name: str) -> Any:
+    """The class of a command; its module is imported now."""
+    if name not in WITHOUT_PROGRAMS:
+        from varfilter.cli.compiled import keep_compiled
+
+        keep_compiled()  # before jax is imported, which reads where to keep them
+    return _imported(COMMANDS[name][0])
 
 
 def _imported(reference: str) -> Any:

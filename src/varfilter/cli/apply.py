@@ -16,6 +16,7 @@ from varfilter.cli.options import (
     Out,
     Particles,
     RunFolder,
+    TableFile,
     named,
     require_place,
 )
@@ -96,8 +97,13 @@ class Forecast(Command):
     trajectories, and the futures begin there. With INPUT - the lines are read until there are no
     more.
 
+    A run with columns that are known beforehand (--data.inputs of `varfilter train`) is asked what
+    happens if they go on so: --inputs is a table that has them for the steps to come; without it,
+    rows at the end of INPUT that hold nothing else are the steps to come.
+
     examples:
       varfilter forecast runs/pumps new.csv --horizon 24
+      varfilter forecast runs/pumps new.csv --horizon 24 --inputs plan.csv
       varfilter forecast runs/pumps new.csv --horizon 24 --levels 0.1 0.9 --out ahead.csv
     """
 
@@ -107,6 +113,8 @@ class Forecast(Command):
     """The data to go on from; - for JSON lines on standard input."""
     horizon: Annotated[int, tyro.conf.arg(metavar="H")]
     """How many steps ahead."""
+    inputs: TableFile = None
+    """A table of the known inputs of the steps ahead, of a run that has any."""
     levels: Levels = (0.05, 0.5, 0.95)
     """The quantiles to give."""
     num_particles: Particles = None
@@ -138,9 +146,11 @@ class Forecast(Command):
             }
             if self.input == "-":
                 live = _live(apply_run(run, **options), skip_bad_lines=self.skip_bad_lines)
-                write_rows(live.forecast_rows(sys.stdin.buffer, self.horizon), self.out)
+                rows = live.forecast_rows(sys.stdin.buffer, self.horizon, self.inputs)
+                write_rows(rows, self.out)
                 return _code_after(live)
-            write_rows(forecast_data(run, self.input, self.horizon, **options), self.out)
+            rows = forecast_data(run, self.input, self.horizon, inputs=self.inputs, **options)
+            write_rows(rows, self.out)
         return refused.code
 
 
@@ -164,6 +174,8 @@ class Sample(Command):
     """Steps of each sequence."""
     num_sequences: Number = 1
     """How many sequences."""
+    inputs: TableFile = None
+    """A table of the known inputs of the steps, of a run that has any."""
     seed: Number = 0
     """All randomness comes from this number."""
 
@@ -178,7 +190,9 @@ class Sample(Command):
             endings = run.medium.endings
             out = Path(f"sample{endings[0]}") if self.out is None else self.out
             require_place(out, endings)
-            xs = sample_run(run, self.num_steps, self.num_sequences, seed=self.seed)
+            xs = sample_run(
+                run, self.num_steps, self.num_sequences, inputs=self.inputs, seed=self.seed
+            )
             for path in write_samples(out, run.template, xs):
                 print(path)
         return refused.code

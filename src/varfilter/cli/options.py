@@ -34,6 +34,7 @@ def named(metavar: str) -> Any:
 RunFolder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 Input = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="INPUT")]
 Out = Annotated[Path | None, named("FILE")]
+TableFile = Annotated[str | None, named("FILE")]
 Number = Annotated[int, tyro.conf.arg(metavar="N")]
 Particles = Annotated[int | None, named("N")]
 Levels = Annotated[tuple[float, ...], tyro.conf.arg(metavar="P ...")]

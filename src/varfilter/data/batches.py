@@ -24,10 +24,21 @@ MOST = 2**31 - 1
 
 
 class Batch(NamedTuple):
-    """Sequences side by side; `mask` is False for steps that do not exist (padding)."""
+    """Sequences side by side; `mask` is False for steps that do not exist (padding).
+
+    `us` are the known inputs of the steps, where the data have any.
+    """
 
     xs: Float[Array, "batch time *event"]
     mask: Bool[Array, "batch time"]
+    us: Float[Array, "batch time inputs"] | None = None
+
+
+class Cut(NamedTuple):
+    """The stored rows of the windows of a batch (batch, rows, ...), and their known inputs."""
+
+    rows: Array | np.ndarray
+    us: Array | np.ndarray | None
 
 
 class RandomWindows(eqx.Module):
@@ -45,6 +56,7 @@ class RandomWindows(eqx.Module):
     """
 
     values: Array | np.ndarray
+    inputs: Array | np.ndarray | None
     starts: Int[Array, " sequences"] | np.ndarray
     lengths: Int[Array, " sequences"]
     offset: Array
@@ -86,7 +98,17 @@ class RandomWindows(eqx.Module):
                 f" most is {MOST}. Split it."
             )
         starts = ragged.offsets[:-1][keep]
+        us = None
+        if dataset.input_size:
+            if dataset.rows_per_step > 1:
+                raise ValueError(
+                    f"{dataset.name!r} has known inputs and {dataset.rows_per_step} rows in a step:"
+                    " windows that begin at any row have no inputs of their own. Give one row a"
+                    " step."
+                )
+            us = dataset.inputs[split].values
         self.values = jnp.asarray(_compact(ragged.values)) if on_device else ragged.values
+        self.inputs = us if us is None or not on_device else jnp.asarray(us, jnp.float32)
         self.starts = jnp.asarray(starts, jnp.int32) if on_device else starts
         self.lengths = jnp.asarray(ragged.lengths[keep], jnp.int32)
         self.offset = jnp.asarray(dataset.scaling.offset, jnp.float32)
@@ -142,17 +164,23 @@ class RandomWindows(eqx.Module):
             )
         return self.batch(self.read(*self.draw(step, key)))
 
-    def read(self, chosen: Any, first: Any) -> np.ndarray:
-        """The rows that `draw` chose, copied to the memory of the host (batch, rows, ...)."""
+    def read(self, chosen: Any, first: Any) -> Cut:
+        """The rows that `draw` chose, copied to the memory of the host."""
         places = np.asarray(self.starts)[np.asarray(chosen)] + np.asarray(first)
-        values = np.asarray(self.values)
-        return np.stack([values[place : place + self.num_rows] for place in places])
 
-    def batch(self, rows: Array | np.ndarray) -> Batch:
+        def cut(values: np.ndarray) -> np.ndarray:
+            return np.stack([values[place : place + self.num_rows] for place in places])
+
+        us = None if self.inputs is None else cut(np.asarray(self.inputs))
+        return Cut(cut(np.asarray(self.values)), us)
+
+    def batch(self, cut: Cut) -> Batch:
         """Make a batch of scaled observations from the stored rows of windows."""
+        rows, us = cut
         rows = jnp.asarray(_compact(rows) if isinstance(rows, np.ndarray) else rows)
         xs = _scaled(rows, self.offset, self.scale, self.num_steps, self.observation_shape)
-        return Batch(xs, jnp.ones(xs.shape[:2], bool))
+        us = None if us is None else jnp.asarray(us, jnp.float32)
+        return Batch(xs, jnp.ones(xs.shape[:2], bool), us)
 
 
 def consecutive_windows(
@@ -200,7 +228,8 @@ def whole_sequences(
                 chosen = numbers[begin : begin + batch_size]
                 empty = [-1] * (batch_size - len(chosen))
                 rows = [ragged[number] for number in chosen]
-                yield np.array(chosen + empty), _padded(dataset, rows, length, batch_size)
+                us = [dataset.known(split, number) for number in chosen]
+                yield np.array(chosen + empty), _padded(dataset, rows, us, length, batch_size)
 
     return batches()
 
@@ -243,7 +272,7 @@ class _ConsecutiveWindows(Sequence[Batch]):
         batch_size: int,
     ):
         self.dataset = dataset
-        self.ragged = dataset.split(split)
+        self.split = split
         self.pieces = pieces
         self.num_steps = num_steps
         self.batch_size = batch_size
@@ -257,21 +286,36 @@ class _ConsecutiveWindows(Sequence[Batch]):
 
     def _at(self, begin: int) -> Batch:
         per_step = self.dataset.rows_per_step
+        ragged = self.dataset.split(self.split)
+        pieces = self.pieces[begin : begin + self.batch_size]
         rows = [
-            self.ragged[number][step * per_step : (step + self.num_steps) * per_step]
-            for number, step in self.pieces[begin : begin + self.batch_size]
+            ragged[number][step * per_step : (step + self.num_steps) * per_step]
+            for number, step in pieces
         ]
-        return _padded(self.dataset, rows, self.num_steps, self.batch_size)
+        known = ((self.dataset.known(self.split, number), step) for number, step in pieces)
+        us = [None if u is None else u[step : step + self.num_steps] for u, step in known]
+        return _padded(self.dataset, rows, us, self.num_steps, self.batch_size)
 
 
-def _padded(dataset: Dataset, rows: list[np.ndarray], num_steps: int, batch_size: int) -> Batch:
+def _padded(
+    dataset: Dataset,
+    rows: list[np.ndarray],
+    known: list[np.ndarray | None],
+    num_steps: int,
+    batch_size: int,
+) -> Batch:
     """A batch of sequences; padding holds zeros and not NaN: it is masked, not missing."""
     xs = np.zeros((batch_size, num_steps, *dataset.observation_shape), np.float32)
+    us = np.zeros((batch_size, num_steps, dataset.input_size), np.float32)
     mask = np.zeros((batch_size, num_steps), bool)
-    for place, sequence in enumerate(map(dataset.observations, rows)):
+    for place, (sequence, u) in enumerate(zip(map(dataset.observations, rows), known, strict=True)):
         xs[place, : len(sequence)] = sequence
         mask[place, : len(sequence)] = True
-    return Batch(jnp.asarray(xs), jnp.asarray(mask))
+        if u is not None:
+            us[place, : len(sequence)] = u
+    return Batch(
+        jnp.asarray(xs), jnp.asarray(mask), jnp.asarray(us) if dataset.input_size else None
+    )
 
 
 def _rounded_up(steps: int, growth: float | int) -> int:
@@ -307,8 +351,11 @@ def _draw(
 
 @eqx.filter_jit
 def _windows(source: RandomWindows, step: Array, key: PRNGKeyArray) -> Batch:
-    def cut(place: Array) -> Array:
-        return jax.lax.dynamic_slice_in_dim(source.values, place, source.num_rows)
+    def cut(place: Array) -> Cut:
+        kept = Cut(jnp.asarray(source.values), source.inputs)
+        return jax.tree.map(
+            lambda values: jax.lax.dynamic_slice_in_dim(values, place, source.num_rows), kept
+        )
 
     return source.batch(jax.vmap(cut)(jnp.asarray(source.places(step, key))))
 
@@ -332,11 +379,11 @@ def _batches(
 ) -> Generator[Batch, None, None]:
     # Only reading is left to the workers. Drawing and scaling are started here, which does not
     # wait for them: the caller's settings of jax, such as the device, hold in its own thread.
-    def read(chosen: Array, first: Array) -> np.ndarray:
+    def read(chosen: Array, first: Array) -> Cut:
         return windows.read(np.asarray(chosen)[part], np.asarray(first)[part])
 
     epoch, order = -1, None
-    pending: deque[Future[np.ndarray]] = deque()
+    pending: deque[Future[Cut]] = deque()
     with ThreadPoolExecutor(num_workers, "varfilter-prefetch") as pool:
         try:
             while True:

@@ -108,6 +108,8 @@ class Dataset:
       recognised by the shape of a row.
     - `schema`: what else its medium must know to read others like it (of a table, the
       `TableSchema`). `times`: of the rows, by split, where the recording has them.
+    - `inputs`: the known inputs u_t of each step (steps, inputs), by split, as the model takes
+      them; `input_names` says what they are. They are conditioned on: never scored, never missing.
     - `notes`: sentences on how it was read, where there was something to decide.
     """
 
@@ -125,6 +127,8 @@ class Dataset:
     schema: Any = None
     times: dict[str, Ragged] = dataclasses.field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    input_names: tuple[str, ...] = ()
+    inputs: dict[str, Ragged] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self):
         require_positive("rows_per_step", self.rows_per_step)
@@ -149,12 +153,23 @@ class Dataset:
                 raise ValueError(
                     f"`{name}` must have one for each of the {width} columns; got {len(parts)}."
                 )
+        if self.input_names:
+            self._require_inputs()
 
     def split(self, name: str) -> Ragged:
         """The sequences of `train`, `valid` or `test`."""
         if name not in SPLITS:
             raise ValueError(f"`split` must be one of {', '.join(SPLITS)}; got {name!r}.")
         return getattr(self, name)
+
+    @property
+    def input_size(self) -> int:
+        """How many known inputs a step has."""
+        return len(self.input_names)
+
+    def known(self, split: str, number: int) -> np.ndarray | None:
+        """The known inputs (steps, inputs) of one sequence; None if the data have none."""
+        return np.asarray(self.inputs[split][number]) if self.input_names else None
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
@@ -231,7 +246,25 @@ class Dataset:
         for number in (self.scaling.offset, self.scaling.scale):
             digest.update(np.asarray(number, np.float64).tobytes())
         digest.update(str(self.rows_per_step).encode())
+        for split in SPLITS if self.input_names else ():
+            digest.update(np.ascontiguousarray(self.inputs[split].values).data)
         return digest.hexdigest()
+
+    def _require_inputs(self) -> None:
+        """Refuse inputs that are not there for each step, or not all."""
+        for split in SPLITS:
+            steps = self.split(split).lengths // self.rows_per_step
+            us = self.inputs.get(split)
+            if us is None or not np.array_equal(us.lengths, steps):
+                raise ValueError(
+                    f"`inputs[{split!r}]` must have a row for each step of each sequence of the"
+                    " split."
+                )
+            if us.values.shape[1:] != (self.input_size,) or not np.isfinite(us.values).all():
+                raise ValueError(
+                    f"`inputs[{split!r}]` must hold finite numbers (steps, {self.input_size}), one"
+                    f" for each of `input_names`; got {kind(us.values)}."
+                )
 
 
 def _blocks(values: np.ndarray) -> Iterator[np.ndarray]:

@@ -26,6 +26,7 @@ class Observations:
     name: str
     observation_shape: tuple[int, ...]
     family: Family | tuple[Family, ...]
+    input_size: int = 0
 
     @property
     def num_elements(self) -> int:
@@ -57,6 +58,7 @@ class VRNNSizes:
         return VRNN(
             data.observation_shape,
             head=head_for(data, log_var_range=(-20.0, 5.0)),
+            input_size=data.input_size,
             key=key,
             **vars(self),
         )
@@ -84,6 +86,7 @@ class SRNNSizes:
         return SRNN(
             data.observation_shape,
             head=head_for(data, log_var_range=(-10.0, float("inf"))),
+            input_size=data.input_size,
             key=key,
             **vars(self),
         )
@@ -110,6 +113,8 @@ class SVGSizes:
 
     def build(self, data: Dataset | Observations, key: PRNGKeyArray) -> SVG:
         """Build the model for frames like those of the data."""
+        if data.input_size:
+            raise ValueError(f"SVG has no known inputs, but {data.name!r} has {data.input_size}.")
         coder = self._coder()
         shape = data.observation_shape
         if len(shape) != 3 or shape[1:] != (coder.image_size, coder.image_size):
@@ -171,6 +176,7 @@ class TableSizes:
             decoder_size=hidden,
             num_decoder_layers=1,
             head=head_for(data, log_var_range=(-7.0, 3.0)),
+            input_size=data.input_size,
             key=key,
         )
 

@@ -9,7 +9,13 @@ import optax
 from jaxtyping import PRNGKeyArray
 
 from varfilter._arguments import require_positive
-from varfilter.filters import AbstractFilter, ParticleFilter, VariationalFilter
+from varfilter.filters import (
+    AbstractFilter,
+    ParticleFilter,
+    ScoredSystematic,
+    Systematic,
+    VariationalFilter,
+)
 from varfilter.inference import (
     AbstractInference,
     Amortized,
@@ -35,6 +41,7 @@ from varfilter.models import SRNN, SVG, VRNN
 from varfilter.training.updates import Annealing, Thinning
 
 Bound = Literal["elbo", "iwae", "fivo"]
+Gradient = Literal["fixed-ancestors", "scored-ancestors"]
 
 
 @dataclass(frozen=True)
@@ -137,27 +144,40 @@ class FilterChoice:
     """elbo: the free energy; iwae and fivo: particles, without and with resampling."""
     num_particles: int = 16
     """How many particles iwae and fivo have."""
+    gradient: Gradient = "fixed-ancestors"
+    """What fivo's gradient sees of resampling. fixed-ancestors: nothing, which is cheap, steady and
+    biased; scored-ancestors: all of it, which goes to the score of the data with more particles,
+    and varies more."""
 
     def __post_init__(self):
-        if self.bound not in get_args(Bound):
-            raise ValueError(
-                f"`filter.bound` must be one of {', '.join(get_args(Bound))}; got {self.bound!r}."
-            )
+        for name, known in (("bound", Bound), ("gradient", Gradient)):
+            if (given := getattr(self, name)) not in get_args(known):
+                raise ValueError(
+                    f"`filter.{name}` must be one of {', '.join(get_args(known))}; got {given!r}."
+                )
         require_positive("filter.num_particles", self.num_particles)
 
     def build(self, model: AbstractModel, key: PRNGKeyArray) -> AbstractFilter:
         """Build it for this model."""
-        return filter_with(self.inference.build(model, key), self.bound, self.num_particles)
+        inference = self.inference.build(model, key)
+        return filter_with(inference, self.bound, self.num_particles, self.gradient)
 
 
 def filter_with(
-    inference: AbstractInference, bound: Bound, num_particles: int
+    inference: AbstractInference,
+    bound: Bound,
+    num_particles: int,
+    gradient: Gradient = "fixed-ancestors",
 ) -> VariationalFilter | ParticleFilter:
-    """The filter that gives this bound."""
+    """The filter that gives this bound, and this gradient of it where there is a choice."""
     if bound == "elbo":
         return VariationalFilter(inference)
-    resample_below = 0.0 if bound == "iwae" else 0.5
-    return ParticleFilter(inference, num_particles, resample_below=resample_below)
+    return ParticleFilter(
+        inference,
+        num_particles,
+        resample_below=0.0 if bound == "iwae" else 0.5,
+        resampling=Systematic() if gradient == "fixed-ancestors" else ScoredSystematic(),
+    )
 
 
 LONGEST_WINDOW = 64

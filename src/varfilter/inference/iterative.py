@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from varfilter._arguments import kind, require_all_positive, require_key, require_positive
+from varfilter._arguments import kind, require_key, require_positive
 from varfilter._tree import detach, flat_size
 from varfilter.contracts import FirstStep, first_step
 from varfilter.inference.base import AbstractInference, Inferred, Memory
@@ -33,7 +33,9 @@ class Iterative(AbstractInference):
 
     - `signal`: `Gradients()` (dF/dq) or `PrecisionWeightedErrors()`.
     - `normalize`: applied to each input term by itself; `LayerNorm()` or `SignedLog()`.
-    - `trunk`: two highway ELU layers of 1,024 units by default.
+    - `hidden_size`: units of each of the `num_layers` highway ELU layers. None: four for each
+      number that the network is shown (of the signal, of q and, if it is encoded, of x_t), as a
+      power of two from 64 to 1,024, the paper's; so a latent of one element has 64.
     - `update`: `Highway` or `LearnedStep`, or `MeanNormalized.of(...)` of either.
     - `encode_observation`: feed x_t, raw, as a further input.
 
@@ -58,7 +60,7 @@ class Iterative(AbstractInference):
         signal: Any = None,
         normalize: Callable[[Array], Array] | None = None,
         encode_observation: bool = False,
-        hidden_size: int = 1024,
+        hidden_size: int | None = None,
         num_layers: int = 2,
         num_iterations: int = 1,
         num_samples: int = 1,
@@ -69,14 +71,16 @@ class Iterative(AbstractInference):
         self.encode_observation = encode_observation
         self.num_iterations = require_positive("num_iterations", num_iterations)
         self.num_samples = require_positive("num_samples", num_samples)
-        require_all_positive(hidden_size=hidden_size, num_layers=num_layers)
+        require_positive("num_layers", num_layers)
         require_key(key)
         _require_parts(self.signal, self.normalize, update)
 
         self.require_fitting(model)
         shapes = first_step(model)
-        in_size = self._signal_size(model, shapes) + shapes.parameter_size
-        in_size += shapes.observation_size if encode_observation else 0
+        raw_size, in_size = self._input_sizes(model, shapes)
+        if hidden_size is None:
+            hidden_size = _hidden_size(raw_size)
+        require_positive("hidden_size", hidden_size)
         key_trunk, key_update = jax.random.split(key)
         self.trunk = HighwayTrunk(in_size, hidden_size, num_layers, key=key_trunk)
         self.update = update(hidden_size, shapes.parameter_size, key=key_update)
@@ -128,21 +132,36 @@ class Iterative(AbstractInference):
 
     def revise(self, record: Record, observation: Observation) -> Any:
         """Make one update: the only place where the network is called."""
-        terms = jax.tree.leaves(record.signal) + jax.tree.leaves(record.q)
+        inputs = self._inputs(record.signal, record.q, observation.filled)
+        return self.update(self.trunk(inputs), record.q, record.signal)
+
+    def _inputs(self, signal: Any, q: Any, x: Float[Array, " *event"]) -> Float[Array, " inputs"]:
+        """What the network sees: each term normalised by itself, and x_t as it is."""
+        terms = jax.tree.leaves(signal) + jax.tree.leaves(q)
         inputs = [self.normalize(jnp.ravel(term)) for term in terms]
         if self.encode_observation:
-            inputs.append(jnp.ravel(observation.filled))
-        return self.update(self.trunk(jnp.concatenate(inputs)), record.q, record.signal)
+            inputs.append(jnp.ravel(x))
+        return jnp.concatenate(inputs)
 
-    def _signal_size(self, model: AbstractModel, shapes: FirstStep) -> int:
-        def first_signal(state: Any, prior: Any, x: Array, key: PRNGKeyArray) -> Any:
-            return self.signal(
+    def _input_sizes(self, model: AbstractModel, shapes: FirstStep) -> tuple[int, int]:
+        """How many numbers the network is told of, and how many the normalisation makes of them."""
+
+        def first(state: Any, prior: Any, x: Array, key: PRNGKeyArray) -> Any:
+            signal, _ = self.signal(
                 prior, model, state, x, key, prior=prior, num_samples=1, kl_weight=1.0
-            )[0]
+            )
+            told = (signal, prior, x if self.encode_observation else None)
+            return told, self._inputs(signal, prior, x)
 
         x = jax.ShapeDtypeStruct(shapes.observation_shape, jnp.result_type(float))
         key = jax.eval_shape(lambda: jax.random.key(0))
-        return flat_size(eqx.filter_eval_shape(first_signal, shapes.state, shapes.prior, x, key))
+        told, inputs = eqx.filter_eval_shape(first, shapes.state, shapes.prior, x, key)
+        return flat_size(told), flat_size(inputs)
+
+
+def _hidden_size(raw_size: int) -> int:
+    """Four units for each number that is shown, as a power of two from 64 to 1,024."""
+    return min(max(64, 2 ** (4 * raw_size - 1).bit_length()), 1024)
 
 
 def _require_parts(signal: Any, normalize: Any, update: Any) -> None:

@@ -1,6 +1,6 @@
 """Media: what depends on the kind of the data, a file for each kind."""
 
-from varfilter.media.base import AbstractMedium, Gallery, Inspection, NewSequence, Source
+from varfilter.media.base import AbstractMedium, Ahead, Gallery, Inspection, NewSequence, Source
 from varfilter.media.catalogue import (
     MEDIA,
     forecast_rows,
@@ -21,6 +21,7 @@ from varfilter.media.reference import Reference
 __all__ = [
     "MEDIA",
     "AbstractMedium",
+    "Ahead",
     "Gallery",
     "Inspection",
     "NewSequence",

@@ -46,12 +46,29 @@ class Source:
 
 
 class NewSequence(NamedTuple):
-    """A sequence to be filtered: rows in the user's units, observations in the model's, times."""
+    """A sequence to be filtered: rows in the user's units, observations in the model's, times.
+
+    `us` are the known inputs of its steps, as the model takes them, where the data have any.
+    """
 
     name: str | int
     rows: np.ndarray
     xs: np.ndarray
     times: np.ndarray
+    us: np.ndarray | None = None
+
+    def steps(self, begin: int, end: int, rows_per_step: int = 1) -> "NewSequence":
+        """The part from one step up to another."""
+        us = None if self.us is None else self.us[begin:end]
+        rows = self.rows[begin * rows_per_step : end * rows_per_step]
+        return NewSequence(self.name, rows, self.xs[begin:end], self.times[begin:end], us)
+
+
+class Ahead(NamedTuple):
+    """What is known of the steps after a sequence: their times, and their known inputs, if any."""
+
+    times: np.ndarray
+    us: np.ndarray | None
 
 
 class Gallery(NamedTuple):
@@ -155,6 +172,34 @@ class AbstractMedium(ABC):
                 )
             rows = rows[: len(xs) * dataset.rows_per_step]
             yield NewSequence(name, rows, xs, times_from(dataset, 0, len(xs)))
+
+    def plan(self, dataset: Dataset, data: Any) -> Any:
+        """Read what is known beforehand of steps to come; None if nothing was given.
+
+        Only tables have known inputs.
+        """
+        if data is not None:
+            raise ValueError(
+                f"`inputs` was given, but the run was trained on {self.plural} without any known"
+                " inputs. Leave it out."
+            )
+        return None
+
+    def ahead(
+        self, dataset: Dataset, sequence: NewSequence, horizon: int, plan: Any
+    ) -> tuple[NewSequence, Ahead]:
+        """What a sequence is to be filtered up to, and what is known of the steps after it.
+
+        `plan` is what the method of that name returned.
+        """
+        last = sequence.times[-1]
+        return sequence, Ahead(times_from(dataset, last, horizon, begin=1), None)
+
+    def inputs_of_samples(
+        self, dataset: Dataset, num_steps: int, num_sequences: int, plan: Any
+    ) -> list[np.ndarray | None]:
+        """The known inputs of sequences that are made up; None where the data have none."""
+        return [None] * num_sequences
 
     def lines(self, dataset: Dataset) -> Any:
         """Return a reader of lines of JSON, one step each; most media come in files alone."""

@@ -184,19 +184,24 @@ def step_rows(dataset: Dataset, rows: Any, filtered: Filtered, **options: Any) -
 
 
 def forecast_rows(
-    dataset: Dataset, forecast: Forecast, *, sequence: str | int = 0, last: Any = 0
+    dataset: Dataset,
+    forecast: Forecast,
+    *,
+    sequence: str | int = 0,
+    last: Any = 0,
+    times: Any = None,
 ) -> Iterator[Row]:
     """A row for each step ahead, in the user's units; what it holds, the medium says.
 
     `last` is the time of the last step seen, a number or a `datetime64`: the times go on from
-    there, a step of the data apart.
+    there, a step of the data apart, unless `times` says when the steps are.
     """
     mean = np.asarray(forecast.mean)
     require_shape("forecast", mean, dataset)
     parts = {"mean": restored(dataset, mean)}
     for level, values in zip(forecast.levels, np.asarray(forecast.quantiles), strict=True):
         parts[quantile_name(level)] = restored(dataset, values)
-    times = times_from(dataset, last, len(mean), begin=1)
+    times = times_from(dataset, last, len(mean), begin=1) if times is None else times
     return medium_of(dataset).forecast_rows(dataset, times, parts, sequence)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from varfilter.data.dataset import Dataset
 from varfilter.media.base import (
     AbstractMedium,
+    Ahead,
     Figure,
     Gallery,
     Inspection,
@@ -42,10 +43,17 @@ class TableSource(Source):
     """The column that tells sequences apart (one named run, ...); none: all rows are one."""
     time: str | None = field(default=None, metadata={"metavar": "COLUMN|none"})
     """The column of times (the one that looks like it); none: rows are steps."""
-    step: float | None = None
-    """The time between two rows, in the unit of the times; seconds for dates (the usual one)."""
+    step: float | Literal["rows"] | None = field(default=None, metadata={"metavar": "X|rows"})
+    """The time between two rows, in the unit of the times; seconds for dates (the usual one).
+    rows: each row is a step, and the time since the row before is a known input."""
     columns: tuple[str, ...] | None = field(default=None, metadata={"metavar": "COLUMN ..."})
     """The columns to observe, in this order (all that hold numbers)."""
+    inputs: tuple[str, ...] | None = field(default=None, metadata={"metavar": "COLUMN ..."})
+    """Columns that are known beforehand, such as controls and plans: not predicted, not scored."""
+    calendar: tuple[str, ...] | None = field(
+        default=None, metadata={"metavar": "day|week|year|none ..."}
+    )
+    """The periods whose time is a known input (those that the training rows go through twice)."""
     kinds: tuple[str, ...] | None = field(default=None, metadata={"metavar": "COLUMN=KIND ..."})
     """COLUMN=KIND; numeric, binary or count (by what the training rows hold)."""
     long: tuple[str, str] | None = field(default=None, metadata={"metavar": "VARIABLE VALUE"})
@@ -63,6 +71,8 @@ class TableSource(Source):
         for name in ("time", "sequence"):
             if given.get(name) == "none":
                 given[name] = False
+        if given.get("calendar") == ("none",):
+            given["calendar"] = False
         return given
 
 
@@ -103,7 +113,50 @@ class TableMedium(AbstractMedium):
         readings = dataset.schema.read(data)
         for i, rows in enumerate(readings.rows):
             name = readings.names[i] if readings.names else 0
-            yield NewSequence(name, rows, dataset.observations(rows), readings.times[i])
+            us = np.asarray(readings.us[i]) if dataset.input_size else None
+            yield NewSequence(name, rows, dataset.observations(rows), readings.times[i], us)
+
+    def plan(self, dataset: Dataset, data: Any) -> Any:
+        """Read the input columns of steps to come from a file, a data frame or arrays."""
+        return None if data is None else dataset.schema.read_plan(data)
+
+    def ahead(
+        self, dataset: Dataset, sequence: NewSequence, horizon: int, plan: Any
+    ) -> tuple[NewSequence, Ahead]:
+        """What is known of the next steps, from `plan` or from rows at the end.
+
+        Rows at the end of a sequence of which nothing but the inputs is there are the plan where no
+        other was given.
+        """
+        us = sequence.us
+        if us is None:
+            return super().ahead(dataset, sequence, horizon, plan)
+        schema = dataset.schema
+        num_columns = len(schema.inputs.columns)
+        own = None
+        if plan is not None:
+            own = _of_sequence(plan, sequence.name)
+        elif num_columns:
+            seen = np.flatnonzero(~np.isnan(sequence.xs).all(axis=1))
+            num_seen = int(seen[-1]) + 1 if seen.size else len(sequence.xs)
+            if num_seen < len(sequence.xs):
+                own = schema.plan_of(sequence.times[num_seen:], us[num_seen:])
+                sequence, us = sequence.steps(0, num_seen), us[:num_seen]
+        known = us[-1, :num_columns]
+        return sequence, Ahead(*schema.ahead(sequence.times[-1], known, horizon, own))
+
+    def inputs_of_samples(
+        self, dataset: Dataset, num_steps: int, num_sequences: int, plan: Any
+    ) -> list[np.ndarray | None]:
+        """The inputs of made-up rows: those of a plan, in turn for each sequence that it has."""
+        if not dataset.input_size:
+            return super().inputs_of_samples(dataset, num_steps, num_sequences, plan)
+        schema = dataset.schema
+        before = times_from(dataset, _first_time(dataset), 1, begin=-1)[0]
+        known = np.zeros(len(schema.inputs.columns))
+        plans = [None] if plan is None else [each._replace(stamps=None) for each in plan.values()]
+        found = [schema.ahead(before, known, num_steps, each)[1] for each in plans]
+        return [found[number % len(found)] for number in range(num_sequences)]
 
     def lines(self, dataset: Dataset) -> Any:
         """What reads lines of JSON with the names of the columns, one step each."""
@@ -210,8 +263,7 @@ def _names(dataset: Dataset, wanted: list[str]) -> dict[str, str]:
 
 
 def _sample_rows(dataset: Dataset, xs: np.ndarray, sequence: int | None) -> Iterator[Row]:
-    is_dated = dataset.schema is not None and dataset.schema.layout.clock.is_date
-    times = times_from(dataset, FIRST_DATE if is_dated else 0, len(xs))
+    times = times_from(dataset, _first_time(dataset), len(xs))
     columns = [(name, family.has_levels) for name, family in dataset.column_families]
     names = _names(dataset, [])
     begin = {} if sequence is None else {names["sequence"]: sequence}
@@ -224,6 +276,22 @@ def _sample_rows(dataset: Dataset, xs: np.ndarray, sequence: int | None) -> Iter
                 for (name, is_whole), value in zip(columns, values, strict=True)
             }
         )
+
+
+def _first_time(dataset: Dataset) -> Any:
+    is_dated = dataset.schema is not None and dataset.schema.layout.clock.is_date
+    return FIRST_DATE if is_dated else 0
+
+
+def _of_sequence(plan: dict[Any, Any], name: str | int) -> Any:
+    """The part of a plan that is for a sequence."""
+    if None in plan:
+        return plan[None]
+    if str(name) in plan:
+        return plan[str(name)]
+    raise ValueError(
+        f"`inputs` has no rows of the sequence {str(name)!r}; it has {', '.join(list(plan)[:6])}."
+    )
 
 
 def _column_and_kind(text: str) -> tuple[str, str]:

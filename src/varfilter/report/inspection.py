@@ -19,7 +19,7 @@ from varfilter import distributions
 from varfilter.data.dataset import Dataset
 from varfilter.filtering import Belief, scan_steps, start
 from varfilter.filters import AbstractFilter, ParticleFilter, VariationalFilter
-from varfilter.filters.base import Carry
+from varfilter.filters.base import Carry, driven_carry
 from varfilter.media import Inspection
 from varfilter.model import AbstractModel
 from varfilter.plots.sequences import InspectedSequence
@@ -60,11 +60,15 @@ def inspect_sequences(
         # Steps of which nothing is seen, at the end: all sequences share one program.
         padding = np.full((most_steps + 1 - len(xs), *xs.shape[1:]), np.nan, xs.dtype)
         padded = jnp.asarray(np.concatenate([xs, padding]))
+        us = dataset.known(split, number)
+        if us is not None:
+            us = us[: len(xs)]
+            us = jnp.asarray(np.concatenate([us, np.zeros((len(padding), us.shape[1]), us.dtype)]))
         keys = (
             jax.random.fold_in(key, number),
             jax.random.fold_in(jax.random.fold_in(key, DRAWS), number),
         )
-        inspected = _inspected(filter, model, padded, keys, widths, inspection.num_samples)
+        inspected = _inspected(filter, model, padded, us, keys, widths, inspection.num_samples)
         parts: list[Any] = [
             None if part is None else np.asarray(part)[: len(xs) - 1] for part in inspected
         ]
@@ -155,6 +159,7 @@ def _inspected(
     filter: AbstractFilter,
     model: AbstractModel,
     xs: Array,
+    us: Array | None,
     keys: tuple[PRNGKeyArray, PRNGKeyArray],
     half_widths: Array,
     num_samples: int,
@@ -167,18 +172,21 @@ def _inspected(
         emission = model.emission(state, distributions.sample(model.prior(state), key_z))
         return emission.sample(key_x), emission.mean
 
-    def take(belief: Belief, x: Array, exists: Array, key: PRNGKeyArray) -> Any:
+    def take(belief: Belief, x_and_u: Any, exists: Array, key: PRNGKeyArray) -> Any:
+        x, u = x_and_u
+        carry = driven_carry(filter, model, belief.carry, u)
         key_rank, key_samples = jax.random.split(jax.random.fold_in(key_draws, belief.t))
         each = jax.random.split(key_samples, num_samples)
-        samples, means = jax.vmap(lambda k: drawn(belief.carry, k))(each)
+        samples, means = jax.vmap(lambda k: drawn(carry, k))(each)
         low, high = jnp.quantile(samples, jnp.asarray([LOW, HIGH], samples.dtype), axis=0)
-        after, reconstruction, bound = _step(filter, model, belief.carry, x, key)
+        after, reconstruction, bound = _step(filter, model, carry, x, key)
         ranks = _rank(x, samples, half_widths, key_rank)
         return after, (jnp.mean(means, axis=0), low, high, ranks, reconstruction, -bound)
 
     mask = jnp.ones((len(xs) - 1,), bool)
     first = start(filter, model, xs[0], key_filter)
-    return scan_steps(take, first, xs[1:], mask, key_filter)[1]
+    later = (xs[1:], None if us is None else us[1:])
+    return scan_steps(take, first, later, mask, key_filter)[1]
 
 
 def _step(

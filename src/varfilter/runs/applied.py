@@ -15,7 +15,15 @@ from varfilter._arguments import require_positive
 from varfilter.data.dataset import Dataset
 from varfilter.filtering import Belief, run, start
 from varfilter.filters import AbstractFilter, Filtered, ParticleFilter, VariationalFilter
-from varfilter.media import NewSequence, Row, forecast_rows, medium_of, new_sequences, step_rows
+from varfilter.media import (
+    Ahead,
+    NewSequence,
+    Row,
+    forecast_rows,
+    medium_of,
+    new_sequences,
+    step_rows,
+)
 from varfilter.model import AbstractModel
 from varfilter.prediction import (
     Predicted,
@@ -58,10 +66,10 @@ class AppliedRun:
         """The belief after the first observation, which is conditioned on and not scored."""
         return _start(self.filter, self.model, jnp.asarray(x0), self.key)
 
-    def predict(self, belief: Belief) -> Predicted:
-        """What is expected next, with the run's number of draws."""
+    def predict(self, belief: Belief, u: np.ndarray | None = None) -> Predicted:
+        """What is expected next, with the run's number of draws; `u` is what is known of it."""
         return predict(
-            self.filter, self.model, belief, self.key,
+            self.filter, self.model, belief, self.key, u=u,
             num_samples=self.num_samples, levels=self.levels,
         )  # fmt: skip
 
@@ -73,28 +81,26 @@ class AppliedRun:
         self, sequence: NewSequence, begin: int, end: int, filtered: Filtered, predicted: Predicted
     ) -> Iterator[Row]:
         """The rows of the steps from `begin` to `end`."""
-        size = self.dataset.rows_per_step
+        part = sequence.steps(begin, end, self.dataset.rows_per_step)
         return step_rows(
             self.dataset,
-            sequence.rows[begin * size : end * size],
+            part.rows,
             filtered,
             predicted=predicted,
             sequence=sequence.name,
-            times=sequence.times[begin:end],
+            times=part.times,
             latents=self.latents,
         )
 
-    def forecast_rows(
-        self, belief: Belief, horizon: int, sequence: str | int, last: Any
-    ) -> Iterator[Row]:
-        """How a sequence that was last seen at `last` may go on."""
+    def forecast_rows(self, belief: Belief, sequence: str | int, ahead: Ahead) -> Iterator[Row]:
+        """How a sequence may go on through the steps `ahead`."""
         # As a stream's own: the same each time it is asked for at this step.
         key = jax.random.fold_in(jax.random.fold_in(self.key, belief.t), 0xF0)
         found = forecast(
-            self.filter, self.model, belief, horizon, key,
-            num_samples=self.num_samples, levels=self.levels,
+            self.filter, self.model, belief, len(ahead.times), key,
+            us=ahead.us, num_samples=self.num_samples, levels=self.levels,
         )  # fmt: skip
-        return forecast_rows(self.dataset, found, sequence=sequence, last=last)
+        return forecast_rows(self.dataset, found, sequence=sequence, times=ahead.times)
 
     @functools.cached_property
     def _no_steps(self) -> tuple[Filtered, Predicted]:
@@ -177,12 +183,16 @@ def forecast_data(
     data: Any,
     horizon: int,
     *,
+    inputs: Any = None,
     seed: int = 0,
     num_particles: int | None = None,
     num_samples: int = 256,
     levels: Sequence[float] = (0.05, 0.5, 0.95),
 ) -> Iterator[Row]:
     """What may follow each sequence of `data`: `horizon` rows, as the run's medium writes them.
+
+    A run with input columns must be told those of the steps to come: `inputs`, a table like `data`
+    with these columns, or rows at the end of `data` whose other cells are empty.
 
     Each sequence is filtered to its end with `num_particles` trajectories, as by `filter_data`;
     `num_samples` futures begin there, each from one of them by its weight.
@@ -192,33 +202,44 @@ def forecast_data(
         run, seed=seed, num_particles=num_particles,
         num_samples=num_samples, levels=require_levels(levels),
     )  # fmt: skip
+    plan = run.medium.plan(run.template, inputs)
+    sequences = new_sequences(run.template, run.experiment.data, data)
+    cut = (run.medium.ahead(run.template, each, horizon, plan) for each in sequences)
     return (
         row
-        for sequence in new_sequences(run.template, run.experiment.data, data)
-        for row in applied.forecast_rows(
-            _last_belief(applied, sequence), horizon, sequence.name, sequence.times[-1]
-        )
+        for sequence, ahead in cut
+        for row in applied.forecast_rows(_last_belief(applied, sequence), sequence.name, ahead)
     )
 
 
-def sample_run(run: Run, num_steps: int, num_sequences: int = 1, *, seed: int = 0) -> np.ndarray:
-    """(sequences, steps, *event) in the model's units, from the model's own start, without x0."""
+def sample_run(
+    run: Run, num_steps: int, num_sequences: int = 1, *, inputs: Any = None, seed: int = 0
+) -> np.ndarray:
+    """(sequences, steps, *event) in the model's units, from the model's own start, without x0.
+
+    `inputs` is a table of the input columns of the steps, of a run that has any.
+    """
     require_positive("num_steps", num_steps)
     require_positive("num_sequences", num_sequences)
     applied = apply_run(run, seed=seed)
     # One after another: a video of many frames has no need to lie in memory many times.
     keys = jax.random.split(applied.key, num_sequences)
-    return np.stack([np.asarray(generate(applied.model, num_steps, key)[0]) for key in keys])
+    plan = run.medium.plan(run.template, inputs)
+    known = run.medium.inputs_of_samples(run.template, num_steps, num_sequences, plan)
+    pairs = zip(keys, known, strict=True)
+    made = (generate(applied.model, num_steps, key, us=us)[0] for key, us in pairs)
+    return np.stack([np.asarray(xs) for xs in made])
 
 
 def _filtered(applied: AppliedRun, sequences: Iterator[NewSequence]) -> Iterator[Row]:
     for sequence in sequences:
         belief = applied.started(sequence.xs[0])
         yield applied.first_row(sequence)
-        for begin, num_steps, xs, mask in _chunks(sequence.xs, applied.num_steps):
+        for begin, num_steps, xs, us, mask in _chunks(sequence, applied.num_steps):
             belief, *found = run_predictive(
                 applied.filter, applied.model, xs, applied.key,
-                mask=mask, belief=belief, num_samples=applied.num_samples, levels=applied.levels,
+                us=us, mask=mask, belief=belief,
+                num_samples=applied.num_samples, levels=applied.levels,
             )  # fmt: skip
             filtered, predicted = _first_steps(found, num_steps)
             yield from applied.rows(sequence, begin, begin + num_steps, filtered, predicted)
@@ -230,18 +251,28 @@ def _first_steps(tree: Any, num_steps: int) -> Any:
 
 def _last_belief(applied: AppliedRun, sequence: NewSequence) -> Belief:
     belief = applied.started(sequence.xs[0])
-    for _, _, xs, mask in _chunks(sequence.xs, applied.num_steps):
-        belief, _ = run(applied.filter, applied.model, xs, applied.key, mask=mask, belief=belief)
+    for _, _, xs, us, mask in _chunks(sequence, applied.num_steps):
+        belief, _ = run(
+            applied.filter, applied.model, xs, applied.key, us=us, mask=mask, belief=belief
+        )
     return belief
 
 
-def _chunks(xs: np.ndarray, size: int) -> Iterator[tuple[int, int, np.ndarray, np.ndarray]]:
-    """Cut the steps after the first into chunks: (first step, count, padded xs, mask)."""
+def _chunks(
+    sequence: NewSequence, size: int
+) -> Iterator[tuple[int, int, np.ndarray, np.ndarray | None, np.ndarray]]:
+    """Cut the steps after the first into chunks: (first step, count, padded xs and us, mask)."""
+
+    def padded(values: np.ndarray, begin: int, padding: float) -> np.ndarray:
+        part = values[begin : begin + size]
+        missing = np.full((size - len(part), *values.shape[1:]), padding, values.dtype)
+        return np.concatenate([part, missing])
+
+    xs, us = sequence.xs, sequence.us
     for begin in range(1, len(xs), size):
-        part = xs[begin : begin + size]
-        padded = np.full((size, *xs.shape[1:]), np.nan, xs.dtype)
-        padded[: len(part)] = part
-        yield begin, len(part), padded, np.arange(size) < len(part)
+        count = min(size, len(xs) - begin)
+        known = None if us is None else padded(us, begin, 0.0)
+        yield begin, count, padded(xs, begin, np.nan), known, np.arange(size) < count
 
 
 _start = eqx.filter_jit(start)

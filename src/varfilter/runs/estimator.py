@@ -43,8 +43,10 @@ class TableFilter:
         time: str | Literal[False] | None = None,
         sequence: str | None = None,
         columns: Sequence[str] | None = None,
+        inputs: Sequence[str] = (),
+        calendar: Sequence[str] | Literal[False] | None = None,
         kinds: dict[str, str] | None = None,
-        step: float | int | None = None,
+        step: float | int | Literal["rows"] | None = None,
         split: Literal["auto", "sequence", "time"] = "auto",
         choose: Callable[[TableSource], Experiment] = own_experiment,
         num_epochs: int | None = None,
@@ -54,6 +56,8 @@ class TableFilter:
             "time": time,
             "sequence": sequence,
             "columns": None if columns is None else tuple(columns),
+            "inputs": tuple(inputs),
+            "calendar": calendar and tuple(calendar),
             "kinds": kinds,
             "step": step,
             "split": split,
@@ -109,11 +113,15 @@ class TableFilter:
         horizon: int,
         frame: Any = None,
         *,
+        inputs: Any = None,
         levels: Sequence[float] = (0.05, 0.5, 0.95),
         num_particles: int | None = None,
         num_samples: int = 256,
     ) -> Any:
-        """The rows of `forecast_data`, from the end of `frame`, or of what it was fitted to."""
+        """The rows of `forecast_data`, from the end of `frame`, or of what it was fitted to.
+
+        `inputs` is a table of the known inputs of the steps ahead, of a filter that has any.
+        """
         run = self.run
         frame = self._fitted if frame is None else frame
         if frame is None:
@@ -122,7 +130,7 @@ class TableFilter:
                 " table to go on from."
             )
         rows = forecast_data(
-            run, frame, horizon, seed=self.seed, levels=levels,
+            run, frame, horizon, inputs=inputs, seed=self.seed, levels=levels,
             num_particles=num_particles, num_samples=num_samples,
         )  # fmt: skip
         return _like(frame, rows)
@@ -151,12 +159,14 @@ class TableFilter:
     def _source(self, frame: Any) -> TableSource:
         """How the table was read, in the words of an experiment."""
         given = dict(self.reading)
-        kinds = given.pop("kinds")
+        kinds, calendar = given.pop("kinds"), given.pop("calendar")
         return TableSource(
             str(Path(frame).resolve()) if isinstance(frame, str | Path) else IN_MEMORY,
             time="none" if given.pop("time") is False else self.reading["time"],
             kinds=kinds and tuple(f"{name}={kind}" for name, kind in kinds.items()),
             split_by=given.pop("split"),
+            inputs=given.pop("inputs") or None,
+            calendar=("none",) if calendar in ((), False) else calendar,
             **given,
         )
 
@@ -166,8 +176,10 @@ def _reading_of(schema: TableSchema) -> dict[str, Any]:
         "time": schema.time or False,
         "sequence": schema.sequence,
         "columns": schema.columns,
+        "inputs": tuple(schema.inputs.columns),
+        "calendar": schema.inputs.calendar or False,
         "kinds": schema.kinds,
-        "step": schema.step,
+        "step": "rows" if schema.inputs.is_by_rows else schema.step,
     }
 
 

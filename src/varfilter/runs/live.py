@@ -38,39 +38,67 @@ class LiveFilter:
         applied = self.applied
         # Compiled before the first line comes, which should not wait for it.
         missing = np.full(applied.dataset.observation_shape, np.nan, np.float32)
-        applied.predict(applied.started(missing))
-        for name, row, time in self._steps(lines):
-            x = applied.dataset.observations(row[None])[0]
-            sequence = NewSequence(name, row[None], x[None], np.asarray(time)[None])
-            if name not in self._beliefs:
-                self._beliefs[name] = applied.started(x)
+        size = applied.dataset.input_size
+        applied.predict(applied.started(missing), np.zeros(size, np.float32) if size else None)
+        for step in self._steps(lines):
+            sequence = self._sequence([step])
+            if step.sequence not in self._beliefs:
+                self._fold(step.sequence, sequence)
                 yield applied.first_row(sequence)
                 continue
-            predicted = applied.predict(self._beliefs[name])
-            step = (self._push(name, x), predicted)
-            filtered, predicted = jax.tree.map(lambda leaf: np.asarray(leaf)[None], step)
+            predicted = applied.predict(self._beliefs[step.sequence], step.u)
+            found = (self._fold(step.sequence, sequence), predicted)
+            filtered, predicted = jax.tree.map(lambda leaf: np.asarray(leaf)[None], found)
             yield next(applied.rows(sequence, 0, 1, filtered, predicted))
 
-    def forecast_rows(self, lines: Iterable[str | bytes], horizon: int) -> Iterator[Row]:
-        """Yield the rows of `forecast_data` for each sequence, after the last line."""
+    def forecast_rows(
+        self, lines: Iterable[str | bytes], horizon: int, inputs: Any = None
+    ) -> Iterator[Row]:
+        """Yield the rows of `forecast_data` for each sequence, after the last line.
+
+        Lines at the end that have nothing but the known inputs are those of the steps to come,
+        unless `inputs` has them.
+        """
+        dataset = self.applied.dataset
+        medium = medium_of(dataset)
+        plan = medium.plan(dataset, inputs)
         last: dict[str | int, Any] = {}
-        for name, row, time in self._steps(lines):
-            x = self.applied.dataset.observations(row[None])[0]
-            last[name] = time
-            if name in self._beliefs:
-                self._push(name, x)
-            else:
-                self._beliefs[name] = self.applied.started(x)
+        waiting: dict[str | int, list[Any]] = {}
+        for step in self._steps(lines):
+            name = step.sequence
+            held_back = waiting.setdefault(name, [])
+            held_back.append(step)
+            is_plan = plan is None and step.u is not None and np.isnan(step.row).all()
+            if is_plan and name in last:
+                continue
+            for each in held_back:
+                self._fold(name, self._sequence([each]))
+            last[name], waiting[name] = step, []
         if self.refused:
             return
         for name, belief in self._beliefs.items():
-            yield from self.applied.forecast_rows(belief, horizon, name, last[name])
+            rest = self._sequence([last[name], *waiting[name]])
+            _, ahead = medium.ahead(dataset, rest, horizon, plan)
+            yield from self.applied.forecast_rows(belief, name, ahead)
 
-    def _push(self, name: str | int, x: np.ndarray) -> Any:
+    def _sequence(self, steps: list[Any]) -> NewSequence:
+        """Some steps of a sequence, one after another, as they are filtered."""
+        rows = np.stack([step.row for step in steps])
+        times = np.array([step.time for step in steps])
+        us = None if steps[0].u is None else np.stack([step.u for step in steps])
+        xs = self.applied.dataset.observations(rows)
+        return NewSequence(steps[0].sequence, rows, xs, times, us)
+
+    def _fold(self, name: str | int, sequence: NewSequence) -> Any:
+        """Fold the one step of `sequence` into the belief; the first one begins it."""
+        x, u = sequence.xs[0], None if sequence.us is None else sequence.us[0]
+        if name not in self._beliefs:
+            self._beliefs[name] = self.applied.started(x)
+            return None
         # One stream serves all sequences: each would compile the same step again.
         if self._streamed != name:
             self._stream.belief, self._streamed = self._beliefs[name], name
-        filtered = self._stream.push(x)
+        filtered = self._stream.push(x, u)
         self._beliefs[name] = self._stream.belief
         return filtered
 

@@ -363,6 +363,7 @@ def data_record(dataset: Dataset) -> dict[str, Any]:
         "columns": list(dataset.columns),
         "rate": dataset.rate,
         "schema": medium_of(dataset).schema_json(dataset),
+        "input_names": list(dataset.input_names),
     }
 
 
@@ -392,4 +393,13 @@ def data_template(record: dict[str, Any]) -> Dataset:
         medium=record.get("medium", ""),
     )
     medium = medium_of(found)
-    return replace(found, medium=medium.name, schema=schema and medium.schema(schema))
+    # Records of before there were known inputs have none.
+    names = tuple(record.get("input_names", ()))
+    nothing = Ragged(np.zeros((0, len(names)), np.float32), np.zeros(0, np.int64))
+    return replace(
+        found,
+        medium=medium.name,
+        schema=schema and medium.schema(schema),
+        input_names=names,
+        inputs=dict.fromkeys(SPLITS, nothing) if names else {},
+    )

@@ -14,8 +14,8 @@ from jaxtyping import Array, PRNGKeyArray
 from varfilter._arguments import require_all_positive, require_key, require_positive
 from varfilter.data.batches import Batch, whole_sequences
 from varfilter.data.dataset import Dataset
-from varfilter.filtering import Belief, filter_steps, run, start
-from varfilter.filters.base import AbstractFilter, require_fitting
+from varfilter.filtering import Belief, run, scan_steps, start
+from varfilter.filters.base import AbstractFilter, driven_carry, require_fitting
 from varfilter.model import AbstractModel
 from varfilter.prediction import forecast
 
@@ -176,10 +176,11 @@ def _scored(
     key: PRNGKeyArray,
     scale: Array,
 ) -> tuple[Array, ...]:
-    def sequence(xs: Array, mask: Array, number: Array) -> tuple[Array, ...]:
+    def sequence(xs: Array, mask: Array, us: Array | None, number: Array) -> tuple[Array, ...]:
         _, filtered = run(
-            filter, model, xs[1:], jax.random.fold_in(key, number), x0=xs[0], mask=mask[1:]
-        )
+            filter, model, xs[1:], jax.random.fold_in(key, number),
+            us=None if us is None else us[1:], x0=xs[0], mask=mask[1:],
+        )  # fmt: skip
         # Step by step: the mean of particles is over their first axis, whatever that is.
         mean = jax.vmap(lambda prediction: prediction.mean)(filtered.prediction)
         error = (xs[1:] - mean) * scale.reshape((1,) * (xs.ndim - scale.ndim) + scale.shape)
@@ -251,18 +252,26 @@ def forecast_coverage(
     require_all_positive(horizon=horizon, every=every, num_samples=num_samples)
     shape = (horizon, *dataset.observation_shape)
     covered, count = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+    longest = int(dataset.split(split).lengths.max(initial=0)) // dataset.rows_per_step
     for number, rows in enumerate(dataset.split(split)):
         xs = dataset.observations(rows)
         own_key = jax.random.fold_in(key, number)
         places = np.arange(every, len(xs) - horizon, every)
         if not places.size:
             continue
-        beliefs = _beliefs(filter, model, jnp.asarray(xs), own_key)
+        # All of one length, or each length would be compiled.
+        padded = np.full((longest, *xs.shape[1:]), np.nan, xs.dtype)
+        padded[: len(xs)] = xs
+        us = dataset.known(split, number)
+        if us is not None:
+            us = jnp.asarray(np.pad(us, ((0, longest - len(us)), (0, 0))))
+        mask = jnp.arange(longest) < len(xs)
+        beliefs = _beliefs(filter, model, jnp.asarray(padded), us, mask, own_key)
         for begin in range(0, len(places), LOT):
             lot = places[begin : begin + LOT]
             filled = jnp.asarray(np.resize(lot, LOT))
             quantiles = _quantiles(
-                filter, model, beliefs, filled, own_key, horizon, num_samples, levels
+                filter, model, beliefs, us, filled, own_key, horizon, num_samples, levels
             )
             for place, (low, high) in zip(lot, np.asarray(quantiles), strict=False):
                 points = xs[place + 1 : place + 1 + horizon]
@@ -275,13 +284,24 @@ def forecast_coverage(
 
 
 @eqx.filter_jit
-def _beliefs(filter: AbstractFilter, model: AbstractModel, xs: Array, key: PRNGKeyArray) -> Belief:
+def _beliefs(
+    filter: AbstractFilter,
+    model: AbstractModel,
+    xs: Array,
+    us: Array | None,
+    mask: Array,
+    key: PRNGKeyArray,
+) -> Belief:
     """The belief after each step of a sequence; the first step is conditioned on."""
-    mask = jnp.ones((len(xs) - 1,), bool)
+
+    def take(belief: Belief, x_and_u: Any, exists: Array, key: PRNGKeyArray) -> Any:
+        x, u = x_and_u
+        # As it was before the step knew its input, which a forecast is given by itself.
+        return filter.step(model, driven_carry(filter, model, belief.carry, u), x, key)[0], belief
+
     first = start(filter, model, xs[0], key)
-    last, (_, before) = filter_steps(
-        filter, model, first, xs[1:], None, mask, key, look=lambda belief: belief
-    )
+    later = (xs[1:], None if us is None else us[1:])
+    last, before = scan_steps(take, first, later, mask[1:], key)
     return jax.tree.map(lambda a, b: jnp.concatenate([a, b[None]]), before, last)
 
 
@@ -290,6 +310,7 @@ def _quantiles(
     filter: AbstractFilter,
     model: AbstractModel,
     beliefs: Belief,
+    us: Array | None,
     places: Array,
     key: PRNGKeyArray,
     horizon: int,
@@ -299,9 +320,11 @@ def _quantiles(
     def ahead(place: Array) -> Array:
         belief = jax.tree.map(lambda leaf: leaf[place], beliefs)
         own_key = jax.random.fold_in(jax.random.fold_in(key, place), 1)
+        future = None if us is None else jax.lax.dynamic_slice_in_dim(us, place + 1, horizon)
         return forecast(
-            filter, model, belief, horizon, own_key, num_samples=num_samples, levels=levels
-        ).quantiles
+            filter, model, belief, horizon, own_key,
+            us=future, num_samples=num_samples, levels=levels,
+        ).quantiles  # fmt: skip
 
     return jax.vmap(ahead)(places)
 

@@ -516,7 +516,7 @@ def test_windows_carry_missing_values():
     made = read_table({k: np.asarray(v, object)[keep].tolist() for k, v in data.items()})
     assert np.isnan(made.train[0][5]).all()
     windows = RandomWindows(made, 48, 2)
-    xs, mask = windows.windows(0, jax.random.key(0))
+    xs, mask, _ = windows.windows(0, jax.random.key(0))
     assert xs.shape == (2, 48, 4)
     assert mask.all()
     np.testing.assert_allclose(xs[0], made.observations(made.train[0]), rtol=1e-6)
@@ -537,7 +537,7 @@ def test_a_new_table_is_read_like_the_first(tmp_path):
     )
     new.write_csv(tmp_path / "new.csv")
     for source in (new, new.sample(fraction=1.0, shuffle=True, seed=0), tmp_path / "new.csv"):
-        rows, times, names = made.schema.read(source)
+        rows, times, _, names = made.schema.read(source)
         assert names == ()
         assert rows.lengths.tolist() == [40]
         expected = everything(made)[20:].copy()

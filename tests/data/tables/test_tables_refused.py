@@ -165,11 +165,6 @@ def test_refusals_of_times(tmp_path):
     panel = {"t": np.repeat(numbers, 3), "x": np.arange(18.0)}
     refuses(lambda: read_table(panel), ValueError, "3 times", "`sequence`", "`long`", "`step`")
     assert len(everything(read_table(panel, step=1))) == 6
-    irregular = {
-        "t": np.cumsum(np.random.default_rng(0).exponential(1, 400)),
-        "x": np.arange(400.0),
-    }
-    refuses(lambda: read_table(irregular), ValueError, "`step`", "of 400 rows", "time=False")
     data = plant()
     refuses(lambda: read_table(data, time=3), TypeError, "`time`", "3")
     refuses(lambda: read_table(data, step="1h"), TypeError, "`step`", "'1h'")

@@ -7,7 +7,6 @@ set is read.
 import inspect
 import os
 import re
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from varfilter._arguments import nearest
+from varfilter._folders import cache_folder
 from varfilter.data.dataset import Dataset, Family
 from varfilter.data.sets.entry import Entry, Expected, Item
 from varfilter.distributions import Bernoulli
@@ -301,13 +301,7 @@ def data_folder() -> Path:
     """The folder $VARFILTER_DATA; if that is not set, `varfilter` in the user's caches."""
     if given := os.environ.get("VARFILTER_DATA"):
         return Path(given).expanduser()
-    if sys.platform == "win32":
-        caches = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
-    elif sys.platform == "darwin":
-        caches = Path.home() / "Library" / "Caches"
-    else:
-        caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(caches) / "varfilter"
+    return cache_folder()
 
 
 def entry_named(name: str) -> Entry:

@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,20 +19,36 @@ class LineSequence:
     """The steps of a sequence so far.
 
     `origin` is the stamp of its first step; None: its steps are counted. `place` is the number
-    of its last step.
+    of its last step, `stamp` the stamp of that, and `known` its input columns, scaled.
     """
 
     name: str | int
     origin: float | int | None = None
     place: int = -1
+    stamp: float | int | None = None
+    known: np.ndarray = field(default_factory=lambda: np.zeros(0))
 
 
 class Step(NamedTuple):
-    """One step of a sequence: its row, all NaN where no line came; and when it was."""
+    """One step of a sequence: its row, all NaN where no line came; when it was; its known inputs.
+
+    `u` is None where the table has no inputs.
+    """
 
     sequence: str | int
     row: np.ndarray
     time: Any
+    u: np.ndarray | None = None
+
+
+class Line(NamedTuple):
+    """What a line says: its sequence, its place there, its stamp, its row and its inputs."""
+
+    sequence: LineSequence
+    place: int
+    stamp: float | int
+    row: np.ndarray
+    known: np.ndarray
 
 
 class TableLines:
@@ -41,8 +57,10 @@ class TableLines:
     - A column that is absent or null is missing. Other names are ignored, but a line that has
       only such is bad.
     - The column of times, where the table has one, may be left out: the line is then the next
-      step. A line that comes later than the next step is preceded by steps without values; one
-      that is no step after the line before it is bad.
+      step. A line that comes later than the next step is preceded by steps without values, which
+      have the known inputs of the line before; one that is no step after the line before it is
+      bad. Where each row is a step, so is each line.
+    - A line without one of the known inputs is bad.
     - The column that names the sequence, or `sequence` where the table has none, tells streams
       apart; without it all lines are one.
     """
@@ -50,30 +68,34 @@ class TableLines:
     def __init__(self, schema: TableSchema):
         self.schema = schema
         self.sequences: dict[str | int, LineSequence] = {}
-        clock = schema.layout.clock
-        self._step = 1 if schema.step is None else clock.distance(schema.step)
+        self._step = schema.distance
         self._sequence = schema.sequence or "sequence"
 
     def read(self, line: str | bytes) -> list[Step]:
         """The steps up to and with that of a line; a `ValueError`, and no change, if it is bad."""
-        sequence, place, row = self._parsed(line)
+        sequence, place, stamp, row, known = self._parsed(line)
         steps = []
         while sequence.place < place:
             sequence.place += 1
-            values = np.full_like(row, np.nan) if sequence.place < place else row
-            steps.append(Step(sequence.name, values, self._time(sequence)))
+            is_here = sequence.place == place
+            before, sequence.stamp = sequence.stamp, stamp - (place - sequence.place) * self._step
+            sequence.known = known if is_here else sequence.known
+            values = row if is_here else np.full_like(row, np.nan)
+            steps.append(
+                Step(sequence.name, values, self._time(sequence), self._input(sequence, before))
+            )
         return steps
 
-    def _parsed(self, line: str | bytes) -> tuple[LineSequence, int, np.ndarray]:
-        """The sequence of a line, its place there, and its row."""
+    def _parsed(self, line: str | bytes) -> Line:
+        """What a line says, if it is a good one."""
         try:
             found = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"is not JSON ({str(error).rstrip('.')}): {_shown(line)}.") from None
         if not isinstance(found, dict):
             raise ValueError(f"must be an object with the names of columns; got {_shown(line)}.")
-        columns = self.schema.columns
-        reserved = (self._sequence, self.schema.time)
+        columns, inputs = self.schema.columns, self.schema.inputs
+        reserved = (self._sequence, self.schema.time, *inputs.columns)
         others = [name for name in found if name not in (*columns, *reserved)]
         if others and not any(name in columns for name in found):
             raise ValueError(
@@ -81,10 +103,21 @@ class TableLines:
                 f" {', '.join(map(repr, others[:6]))}."
             )
         row = [_number(name, kind, found.get(name)) for name, kind in self.schema.kinds.items()]
+        known = [_number(name, "numeric", found.get(name)) for name in inputs.columns]
+        if missing := [name for name, v in zip(inputs.columns, known, strict=True) if v != v]:
+            raise ValueError(f"lacks the known input {missing[0]!r}, which every line must have.")
         sequence = self._sequence_of(found)
-        place = self._place(sequence, found)
+        place, stamp = self._place(sequence, found)
         self.sequences.setdefault(sequence.name, sequence)
-        return sequence, place, np.array(row, np.float32)
+        scaled = inputs.scaled(np.array([known]))[0]
+        return Line(sequence, place, stamp, np.array(row, np.float32), scaled)
+
+    def _input(self, sequence: LineSequence, before: float | int | None) -> np.ndarray | None:
+        """The known inputs of the last step; `before` is the stamp of the one before it."""
+        inputs = self.schema.inputs
+        if not inputs.names:
+            return None
+        return inputs.us(sequence.known[None], np.array([sequence.stamp]), before=before)[0]
 
     def _sequence_of(self, found: dict[str, Any]) -> LineSequence:
         if self._sequence not in found or self._sequence in self.schema.columns:
@@ -95,26 +128,35 @@ class TableLines:
         name = str(int(name)) if isinstance(name, float) and name.is_integer() else str(name)
         return self.sequences.get(name) or LineSequence(name)
 
-    def _place(self, sequence: LineSequence, found: dict[str, Any]) -> int:
-        """The step on the grid of its sequence; times that were not given go on by a step."""
+    def _place(self, sequence: LineSequence, found: dict[str, Any]) -> tuple[int, float | int]:
+        """The step on the grid of its sequence, and its stamp; without a time, the next step's."""
         clock = self.schema.layout.clock
         time = None if clock.column is None else found.get(clock.column)
         if time is None:
-            return sequence.place + 1
+            if self.schema.inputs.calendar and sequence.stamp is None:
+                raise ValueError(
+                    f"has no `{clock.column}`, of which the {self.schema.inputs.calendar[0]} is a"
+                    " known input. Give it at least in the first line of a sequence."
+                )
+            stamp = 0 if sequence.stamp is None else sequence.stamp + self._step
+            return sequence.place + 1, stamp
         column = column_of([time])
         if column.form != ("time" if clock.is_date else "number"):
             what = "a date such as 2024-01-31T12:30:00" if clock.is_date else "a number"
             raise ValueError(f"has {json.dumps(time)} as `{clock.column}`, which must be {what}.")
         stamps = clock.stamps(column)
+        stamp = stamps[0].item()
         if sequence.place < 0:
-            sequence.origin = stamps[0].item()
-            return 0
+            sequence.origin = stamp
+            return 0, stamp
         if sequence.origin is None:
             raise ValueError(
                 f"has a `{clock.column}`, but the first line of its sequence has none. Give it to"
                 " all, or to none."
             )
         place = int(places(stamps, sequence.origin, self._step)[0])
+        if self.schema.inputs.is_by_rows:
+            place = sequence.place + (1 if sequence.stamp is None or stamp >= sequence.stamp else 0)
         if place <= sequence.place:
             raise ValueError(
                 f"has the `{clock.column}` {json.dumps(time)}, which is no step after the line"
@@ -125,13 +167,14 @@ class TableLines:
                 f"has the `{clock.column}` {json.dumps(time)}, {place - sequence.place} steps after"
                 f" the line before; the most is {LONGEST_NEW}."
             )
-        return place
+        if self.schema.inputs.is_by_rows:
+            return place, stamp
+        return place, sequence.origin + place * self._step
 
     def _time(self, sequence: LineSequence) -> Any:
         if sequence.origin is None:
             return sequence.place
-        stamp = np.array([sequence.origin + sequence.place * self._step])
-        return self.schema.layout.clock.times(stamp)[0]
+        return self.schema.layout.clock.times(np.array([sequence.stamp]))[0]
 
 
 def _number(name: str, kind: str, value: Any) -> float:

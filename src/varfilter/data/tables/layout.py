@@ -55,6 +55,10 @@ class Rows:
     names: tuple[str, ...]
     origin: np.ndarray | None
 
+    def taking(self, columns: slice) -> "Rows":
+        """The rows with some of their columns."""
+        return replace(self, values=self.values[:, columns], forms=self.forms[columns])
+
     def at(self, row: int) -> str:
         """Where a row stood, for an error message."""
         return "" if self.origin is None else f" in row {self.origin[row]} (counted from 0)"
@@ -145,19 +149,24 @@ def widened(columns: Columns, layout: Layout) -> Columns:
 
 
 def chosen(
-    columns: Columns, layout: Layout, wanted: Sequence[str] | None
+    columns: Columns, layout: Layout, wanted: Sequence[str] | None, inputs: Sequence[str] = ()
 ) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     """The columns of observations as numbers, and why each of the others is none.
 
-    Those wanted, which must be numbers; or all that are.
+    Those wanted, which must be numbers; or all that are, but for known inputs.
     """
     values: dict[str, np.ndarray] = {}
     left_out: dict[str, str] = {}
-    candidates = [name for name in columns if name not in layout.reserved]
+    candidates = [name for name in columns if name not in (*layout.reserved, *inputs)]
     for name in wanted if wanted is not None else candidates:
         if name in layout.reserved:
             raise ValueError(
                 f"`columns` names {name!r}, a column of times, sequences or variables."
+            )
+        if name in inputs:
+            raise ValueError(
+                f"Column {name!r} is named in `columns` and in `inputs`: it is either observed or"
+                " known beforehand."
             )
         if name not in columns:
             raise unknown("columns", name, candidates)
@@ -183,6 +192,36 @@ def chosen(
     return values, left_out
 
 
+def known_columns(columns: Columns, layout: Layout, inputs: Sequence[str]) -> dict[str, np.ndarray]:
+    """The columns of known inputs as numbers."""
+    values: dict[str, np.ndarray] = {}
+    for name in inputs:
+        if name in layout.reserved:
+            raise ValueError(f"`inputs` names {name!r}, a column of times, sequences or variables.")
+        if name not in columns:
+            names = [each for each in _shown(columns) if each not in layout.reserved]
+            raise unknown("inputs", name, names)
+        found = numbers(name, columns[name])
+        if isinstance(found, str):
+            raise ValueError(
+                f"Column {name!r} holds {found}. Correct it, or leave it out of `inputs`."
+            )
+        values[name] = found
+    return values
+
+
+def require_known(rows: Rows, names: Sequence[str], clock: Clock) -> None:
+    """Refuse inputs of which one is missing: they are known beforehand, at every row."""
+    missing = np.argwhere(np.isnan(rows.values))
+    if missing.size:
+        row, column = map(int, missing[0])
+        where = rows.at(row) or f" at {clock.shown(rows.stamps[row])}"
+        raise ValueError(
+            f"Column {names[column]!r} is a known input, but has no value{where}. Fill it, or leave"
+            " it out of `inputs` to have it predicted."
+        )
+
+
 def arranged(columns: Columns, layout: Layout, values: dict[str, np.ndarray]) -> Rows:
     """Rows sorted by sequence and time; without a time they stay in their order."""
     names = ()
@@ -194,7 +233,9 @@ def arranged(columns: Columns, layout: Layout, values: dict[str, np.ndarray]) ->
     stamps = stamps[order]
     if layout.clock.column is None:
         stamps = np.arange(len(order)) - np.repeat(starts[:-1], np.diff(starts))
-    matrix = np.stack([column[order] for column in values.values()], axis=1)
+    matrix = np.zeros((len(order), 0))
+    if values:
+        matrix = np.stack([column[order] for column in values.values()], axis=1)
     forms = tuple(columns[name].form for name in values)
     return Rows(matrix, forms, stamps, starts, names, None if layout.long else order)
 

@@ -18,6 +18,7 @@ from varfilter.data.tables.columns import (
 )
 from varfilter.data.tables.files import Columns, read_columns
 from varfilter.data.tables.grid import usual_step
+from varfilter.data.tables.inputs import KnownInputs, require_calendar, usual_periods
 from varfilter.data.tables.layout import (
     Layout,
     Part,
@@ -25,19 +26,28 @@ from varfilter.data.tables.layout import (
     arranged,
     chosen,
     find_layout,
+    known_columns,
     parts_of,
     require_distinct,
+    require_known,
     require_split,
     splits_sequences,
     widened,
 )
 from varfilter.data.tables.schema import (
+    Points,
     TableSchema,
+    grid_points,
     gridded,
+    loses_many,
+    merged_rows,
     notes_of,
-    require_few_merged,
+    require_dense_grid,
     require_kind,
 )
+
+# Given as the step: each row is one, however long after the one before it comes.
+BY_ROWS = "rows"
 
 
 def read_table(
@@ -46,6 +56,8 @@ def read_table(
     time: str | Literal[False] | None = None,
     sequence: str | Literal[False] | None = None,
     columns: Sequence[str] | None = None,
+    inputs: Sequence[str] = (),
+    calendar: Sequence[str] | Literal[False] | None = None,
     long: tuple[str, str] | None = None,
     kinds: Mapping[str, str] | None = None,
     step: Any = None,
@@ -64,12 +76,17 @@ def read_table(
       Rows are sorted by time and put on a regular grid, at the nearest point; a point without
       a row is missing, and of two values of a column at a point the last counts.
     - `step`: between the points of the grid, in the unit of the times; a `timedelta` or seconds
-      for dates. None: the one that fits the times of the training rows; an error if more than
-      one row in a hundred were lost to another at the same point.
+      for dates. None: the one that fits the times of the training rows. "rows": there is no grid,
+      each row is a step, and the time since the row before is a known input; so it is too where
+      with the step found more than one row in a hundred were lost to another at the same point.
     - `sequence`: the column that tells sequences apart. None: the only one named sequence,
       series, run, episode, trial or session, or so with `_id`; False, or none: all rows are one.
     - `columns`: to observe, in this order. None: all that hold numbers; `schema.left_out` says
       why each of the others does not.
+    - `inputs`: columns that are known beforehand, such as controls and plans: conditioned on, not
+      observed, and never missing. A step of the grid without a row has those of the row before.
+    - `calendar`: of day, week and year, those whose time is a known input. None: those that a
+      training sequence goes through twice, in four steps or more; False: none.
     - `long`: the columns of (variable, value), if each row is one reading; variables are sorted.
     - `kinds`: `numeric`, `binary` or `count` by column. Not given: booleans, or at least
       20 zeros and ones and both, are binary; at least 20 whole numbers from 0 to 1000, three
@@ -89,18 +106,26 @@ def read_table(
         raise TypeError(
             f"`kinds` must be a dictionary such as {{'pressure': 'numeric'}}; got {kinds!r}."
         )
+    if isinstance(inputs, str):
+        raise TypeError(f"`inputs` must be a list of names; got {inputs!r}. Give [{inputs!r}].")
     found = read_columns(source, as_text=(sequence or "", *(long or ())[:1]))
-    layout = find_layout(found, time, sequence, long, columns or ())
+    inputs = _one_by_one(inputs, found)
+    layout = find_layout(found, time, sequence, long, (*(columns or ()), *inputs))
     clock = layout.clock
     if step is not None and clock.column is None:
         raise ValueError(f"`step` is {step!r}, but no column is the time. Name it in `time`.")
-    given_step = None if step is None else clock.distance(step)
+    periods = require_calendar(calendar, is_date=clock.is_date)
+    is_by_rows = isinstance(step, str) and step == BY_ROWS
+    given_step = None if step is None or is_by_rows else clock.distance(step)
     if clock.column is not None and step is None:
         require_distinct(found, layout)
     wide = widened(found, layout)
-    values, left_out = chosen(wide, layout, columns)
+    known = known_columns(wide, layout, inputs)
+    values, left_out = chosen(wide, layout, columns, inputs)
     left_out |= dict.fromkeys(_beside(found, layout), "not part of the long table")
-    rows = arranged(wide, layout, values)
+    both = arranged(wide, layout, values | known)
+    rows, known_rows = both.taking(slice(len(values))), both.taking(slice(len(values), None))
+    require_known(known_rows, inputs, clock)
     parts = parts_of(rows, split, fractions, seed)
     training = np.concatenate([np.arange(begin, end) for _, begin, end in parts["train"]])
 
@@ -110,12 +135,21 @@ def read_table(
     for name, column in zip(names, rows.values.T, strict=True):
         require_resolved(name, kinds_of[name], column[training])
 
-    grid_step = given_step or _usual_step(rows, layout, parts["train"])
-    found_rows, num_merged = gridded(rows, layout, grid_step, parts)
-    if step is None:
-        require_few_merged(clock, grid_step, num_merged, len(rows.values))
-    split_rows = {name: found_rows[name][0] for name in SPLITS}
-    schema = TableSchema(kinds_of, layout, clock.seconds(grid_step), left_out, num_merged)
+    runs = [rows.stamps[begin:end] for _, begin, end in parts["train"]]
+    grid_step, points, is_by_rows = _on_time(
+        rows, layout, parts, runs, given_step, is_by_rows=is_by_rows
+    )
+    num_merged = merged_rows(rows, points)
+    if periods is None:
+        periods = usual_periods(runs, grid_step) if clock.is_date else ()
+    known_inputs = KnownInputs.fitted(
+        inputs, known_rows.values[training], periods, grid_step if is_by_rows else None
+    )
+    steps = gridded(rows, known_rows.values, clock, grid_step, points, known_inputs)
+    split_rows = {name: steps[name].rows for name in SPLITS}
+    schema = TableSchema(
+        kinds_of, layout, clock.seconds(grid_step), left_out, num_merged, known_inputs
+    )
     scaling = scaling_of(kinds_of.values(), split_rows["train"].values)
     offsets, scales = np.asarray(scaling.offset), np.asarray(scaling.scale)
     return Dataset(
@@ -132,15 +166,54 @@ def read_table(
         columns=names,
         medium="table",
         schema=schema,
-        times={name: found_rows[name][1] for name in SPLITS},
+        times={name: steps[name].times for name in SPLITS},
         notes=notes_of(
             found,
             schema,
             split_rows,
             inferred=step is None,
             by_sequence=splits_sequences(rows, split),
+            chosen_calendar=calendar is not None,
         ),
+        input_names=known_inputs.names,
+        inputs={name: steps[name].us for name in SPLITS} if known_inputs.names else {},
     )
+
+
+def _one_by_one(names: Sequence[str], columns: Columns) -> tuple[str, ...]:
+    """The names, of which several may come as one, with commas between them."""
+    parts = ([name] if name in columns else name.split(",") for name in names)
+    return tuple(dict.fromkeys(part for some in parts for part in some if part))
+
+
+def _on_time(
+    rows: Rows,
+    layout: Layout,
+    parts: dict[str, list[Part]],
+    runs: list[np.ndarray],
+    given: float | int | None,
+    *,
+    is_by_rows: bool,
+) -> tuple[float | int, Points, bool]:
+    """The step, where each row lies, and whether each row is a step instead of a point of a grid.
+
+    A grid that loses rows is not taken unless its step was given.
+    """
+    if not is_by_rows:
+        grid_step = given or _usual_step(runs, layout)
+        points = grid_points(rows, grid_step, parts, is_by_rows=False)
+        if given is not None or not loses_many(merged_rows(rows, points), len(rows.values)):
+            require_dense_grid(rows, layout.clock, points)
+            return grid_step, points, False
+    usual = float(np.median(np.concatenate([np.diff(run) for run in runs])))
+    usual = round(usual) if layout.clock.is_date else usual
+    if not usual > 0:
+        raise ValueError(
+            f"`step` cannot be found: most rows of column `{layout.clock.column}` have the time of"
+            " the row before. Name the column that tells sequences apart in `sequence`, or give"
+            " `step`."
+        )
+    return usual, grid_points(rows, usual, parts, is_by_rows=True), True
 
 
 def _observed(
@@ -187,13 +260,10 @@ def _kinds(
     return kinds
 
 
-def _usual_step(rows: Rows, layout: Layout, parts: list[Part]) -> float | int:
+def _usual_step(runs: list[np.ndarray], layout: Layout) -> float | int:
     if layout.clock.column is None:
         return 1
-    step = usual_step(
-        [rows.stamps[begin:end] for _, begin, end in parts],
-        unit=1e6 if layout.clock.is_date else 1.0,
-    )
+    step = usual_step(runs, unit=1e6 if layout.clock.is_date else 1.0)
     if step is None:
         raise ValueError(
             f"`step` cannot be found: no sequence has two times in column `{layout.clock.column}`"

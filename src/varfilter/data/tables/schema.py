@@ -11,12 +11,15 @@ from varfilter.data.ragged import Ragged
 from varfilter.data.tables.columns import unfit
 from varfilter.data.tables.files import SEQUENCE_AXIS, Columns, read_columns
 from varfilter.data.tables.grid import Clock, on_grid, overwritten, places, require_dense
+from varfilter.data.tables.inputs import KnownInputs, Plan, held
 from varfilter.data.tables.layout import (
     Layout,
     Part,
     Rows,
     arranged,
     chosen,
+    known_columns,
+    require_known,
     sequences_of,
     widened,
 )
@@ -27,11 +30,20 @@ LONGEST_NEW = 1_000_000
 MOST_MERGED = 0.01
 
 
-class Readings(NamedTuple):
-    """Sequences of a new table in the user's units, the times of their rows, and their names."""
+class Steps(NamedTuple):
+    """Sequences on their grid: rows in the user's units, their times, and their known inputs."""
 
     rows: Ragged
     times: Ragged
+    us: Ragged
+
+
+class Readings(NamedTuple):
+    """Sequences of a new table, and their names."""
+
+    rows: Ragged
+    times: Ragged
+    us: Ragged
     names: tuple[str, ...]
 
 
@@ -42,6 +54,7 @@ class TableSchema:
     - `kinds`: numeric, binary or count, by column, in the order of the observations.
     - `layout`: which columns hold the time and the sequences.
     - `step`: the distance of two rows in time, in seconds between dates; None: rows are steps.
+    - `inputs`: what is known of each step before it comes.
     - `left_out`: why a column of the first table is no observation, by column.
     - `num_merged`: rows of the first table that lost a value to a later one at the same step.
     """
@@ -51,6 +64,7 @@ class TableSchema:
     step: float | None = None
     left_out: dict[str, str] = field(default_factory=dict)
     num_merged: int = 0
+    inputs: KnownInputs = field(default_factory=KnownInputs)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -77,7 +91,7 @@ class TableSchema:
         layout = self.layout.for_array(columns)
         absent = [name for name in layout.reserved if name not in columns]
         columns = columns if absent else widened(columns, layout)
-        absent += [name for name in self.columns if name not in columns]
+        absent += [name for name in (*self.columns, *self.inputs.columns) if name not in columns]
         if absent:
             listed = ", ".join(repr(name) for name in absent)
             raise ValueError(
@@ -85,14 +99,96 @@ class TableSchema:
                 " values that are missing may be left empty."
             )
         values, _ = chosen(columns, layout, self.columns)
-        rows = arranged(columns, layout, values)
+        known = known_columns(columns, layout, tuple(self.inputs.columns))
+        both = arranged(columns, layout, values | known)
+        rows, known_rows = both.taking(slice(len(values))), both.taking(slice(len(values), None))
         for (name, kind), column in zip(self.kinds.items(), rows.values.T, strict=True):
             require_kind(name, kind, column, rows, given=True)
-        step = 1 if self.step is None else layout.clock.distance(self.step)
+        require_known(known_rows, tuple(known), layout.clock)
         parts = {"all": sequences_of(rows)}
-        # The step is known to be right: a few rows may well lie far apart.
-        found, times = gridded(rows, layout, step, parts, at_least=LONGEST_NEW)[0]["all"]
-        return Readings(found, times, rows.names)
+        points = grid_points(rows, self.distance, parts, is_by_rows=self.inputs.is_by_rows)
+        if not self.inputs.is_by_rows:
+            # The step is known to be right: a few rows may well lie far apart.
+            require_dense_grid(rows, layout.clock, points, at_least=LONGEST_NEW)
+        found = gridded(rows, known_rows.values, layout.clock, self.distance, points, self.inputs)
+        return Readings(*found["all"], rows.names)
+
+    @property
+    def distance(self) -> float | int:
+        """The distance of two rows as a number of stamps; of rows that are counted, 1."""
+        return 1 if self.step is None else self.layout.clock.distance(self.step)
+
+    def read_plan(self, source: Any) -> dict[str | None, Plan]:
+        """The input columns of steps to come, by sequence; that of None is for every sequence.
+
+        Times may be left out: the rows are then the next steps.
+        """
+        names = tuple(self.inputs.columns)
+        columns = read_columns(source, as_text=(self.layout.sequence or "",))
+        absent = [name for name in names if name not in columns]
+        if absent or not self.inputs.names:
+            listed = ", ".join(repr(name) for name in names) or "no columns: the run has none"
+            raise ValueError(f"`inputs` must have the columns of known inputs, {listed}.")
+        own = self.layout.clock
+        clock = own if own.column in columns else Clock(None)
+        sequence = self.layout.sequence if self.layout.sequence in columns else None
+        layout = Layout(clock, sequence)
+        rows = arranged(columns, layout, known_columns(columns, layout, names))
+        require_known(rows, names, clock)
+        scaled = self.inputs.scaled(rows.values)
+        return {
+            rows.names[i] if rows.names else None: Plan(
+                None if clock.column is None else rows.stamps[begin:end], scaled[begin:end]
+            )
+            for i, begin, end in sequences_of(rows)
+        }
+
+    def plan_of(self, times: np.ndarray, us: np.ndarray) -> Plan:
+        """The input columns of steps whose inputs are known already, as a plan."""
+        return Plan(self._stamps(times), us[:, : len(self.inputs.columns)])
+
+    def ahead(
+        self, last: Any, known: np.ndarray, horizon: int, plan: Plan | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The times and the inputs of the `horizon` steps after the one at time `last`.
+
+        `known` are the input columns of that step, scaled; a point of the grid that `plan` has no
+        row for goes on with those of the row before.
+        """
+        clock, inputs = self.layout.clock, self.inputs
+        if plan is None and inputs.columns:
+            raise ValueError(
+                f"The {horizon} steps ahead need the known inputs {', '.join(inputs.columns)}. Give"
+                " them as `inputs`, a table with these columns, or as rows at the end of the data"
+                " whose other cells are empty."
+            )
+        stamp = self._stamps(np.asarray(last)).item()
+        at = stamp + self.distance * np.arange(1, horizon + 1)
+        if plan is not None:
+            places_of, numbers = np.arange(1, len(plan.known) + 1), plan.known
+            if plan.stamps is not None:
+                later = plan.stamps > stamp
+                stamps, numbers = plan.stamps[later], plan.known[later]
+                places_of = places(stamps, stamp, self.distance)
+                if inputs.is_by_rows:
+                    places_of, at = np.arange(1, len(stamps) + 1), stamps[:horizon]
+            num_given = int(max(places_of, default=0))
+            if num_given < horizon:
+                raise ValueError(
+                    f"`inputs` are known of {num_given} steps after {clock.shown(stamp)}, but"
+                    f" {horizon} are asked for. Give more, or a shorter `horizon`."
+                )
+            joined = np.concatenate([known[None], numbers])
+            known_ahead = held(joined, np.concatenate([[0], places_of]))[1 : horizon + 1]
+        else:
+            known_ahead = np.zeros((horizon, 0))
+        return clock.times(at), inputs.us(known_ahead, at, before=stamp)
+
+    def _stamps(self, times: np.ndarray) -> np.ndarray:
+        """Times as the user knows them, as stamps again."""
+        return (
+            times.astype("datetime64[us]").astype(np.int64) if self.layout.clock.is_date else times
+        )
 
     def as_json(self) -> dict[str, Any]:
         """The schema as plain JSON, for the record of a run."""
@@ -103,6 +199,7 @@ class TableSchema:
             "sequence": self.layout.sequence,
             "long": self.layout.long and list(self.layout.long),
             "step": self.step,
+            "inputs": self.inputs.as_json(),
         }
 
     @staticmethod
@@ -110,7 +207,9 @@ class TableSchema:
         """What `as_json` made, as a schema again."""
         long = known["long"] and (known["long"][0], known["long"][1])
         clock = Clock(known["time"], known["is_date"])
-        return TableSchema(known["kinds"], Layout(clock, known["sequence"], long), known["step"])
+        layout = Layout(clock, known["sequence"], long)
+        inputs = KnownInputs.from_json(known.get("inputs"))
+        return TableSchema(known["kinds"], layout, known["step"], inputs=inputs)
 
 
 def require_kind(name: str, kind: str, column: np.ndarray, rows: Rows, *, given: bool) -> None:
@@ -125,47 +224,68 @@ def require_kind(name: str, kind: str, column: np.ndarray, rows: Rows, *, given:
         )
 
 
+# Where each row of a part lies on the grid of its sequence, by split and part.
+Points = Mapping[str, Mapping[Part, np.ndarray]]
+
+
+def grid_points(
+    rows: Rows, step: float | int, parts: Mapping[str, list[Part]], *, is_by_rows: bool
+) -> Points:
+    """Where the rows of each part lie: a grid begins where its sequence does."""
+
+    def lie(part: Part) -> np.ndarray:
+        number, begin, end = part
+        if is_by_rows:
+            return np.arange(end - begin)
+        return places(rows.stamps[begin:end], rows.stamps[rows.starts[number]].item(), step)
+
+    return {name: {part: lie(part) for part in some} for name, some in parts.items()}
+
+
+def require_dense_grid(rows: Rows, clock: Clock, points: Points, *, at_least: int = 0) -> None:
+    """An error if the grid is nearly all gaps."""
+    pairs = [pair for some in points.values() for pair in some.items()]
+    runs = [rows.stamps[begin:end] for (_, begin, end), _ in pairs]
+    require_dense(clock, runs, [at for _, at in pairs], at_least=at_least)
+
+
+def merged_rows(rows: Rows, points: Points) -> int:
+    """How many rows lose a value to a later one at the same point of the grid."""
+    pairs = [pair for some in points.values() for pair in some.items()]
+    return sum(len(overwritten(rows.values[begin:end], at)) for (_, begin, end), at in pairs)
+
+
 def gridded(
     rows: Rows,
-    layout: Layout,
+    known: np.ndarray,
+    clock: Clock,
     step: float | int,
-    parts: Mapping[str, list[Part]],
-    *,
-    at_least: int = 0,
-) -> tuple[dict[str, tuple[Ragged, Ragged]], int]:
-    """Rows and their times on the grid, by split, and how many rows lost a value to another.
+    points: Points,
+    inputs: KnownInputs,
+) -> dict[str, Steps]:
+    """Rows, their times and their known inputs on the grid, by split.
 
-    A grid begins where its sequence does.
+    `known` are the input columns of each row, in the user's units.
     """
-    points = {
-        part: places(rows.stamps[part[1] : part[2]], rows.stamps[rows.starts[part[0]]].item(), step)
-        for some in parts.values()
-        for part in some
-    }
-    runs = [rows.stamps[begin:end] for _, begin, end in points]
-    require_dense(layout.clock, runs, points.values(), at_least=at_least)
-    found: dict[str, tuple[Ragged, Ragged]] = {}
-    for name, some in parts.items():
-        values = [on_grid(rows.values[part[1] : part[2]], points[part]) for part in some]
-        stamps = [
-            rows.stamps[rows.starts[part[0]]] + (points[part][0] + np.arange(len(v))) * step
-            for part, v in zip(some, values, strict=True)
-        ]
-        times = [layout.clock.times(each) for each in stamps]
-        found[name] = Ragged.of(values), Ragged.of(times)
-    lost = [len(overwritten(rows.values[a:b], at)) for (_, a, b), at in points.items()]
-    return found, sum(lost)
+    scaled = inputs.scaled(known)
+    found: dict[str, Steps] = {}
+    for name, some in points.items():
+        values, times, us = [], [], []
+        for (number, begin, end), at in some.items():
+            values.append(on_grid(rows.values[begin:end], at))
+            stamps = rows.stamps[begin:end]
+            if not inputs.is_by_rows:
+                origin = rows.stamps[rows.starts[number]]
+                stamps = origin + (at[0] + np.arange(len(values[-1]))) * step
+            times.append(clock.times(stamps))
+            us.append(inputs.us(held(scaled[begin:end], at), stamps))
+        found[name] = Steps(Ragged.of(values), Ragged.of(times), Ragged.of(us))
+    return found
 
 
-def require_few_merged(clock: Clock, step: float | int, num_merged: int, num_rows: int) -> None:
-    """An error if an inferred step loses more than one row, and more than one in a hundred."""
-    if num_merged > max(1.0, MOST_MERGED * num_rows):
-        raise ValueError(
-            f"`step` is not given, and with the one found, {clock.seconds(step):.6g}, {num_merged}"
-            f" of {num_rows} rows would be lost to others at the same point of the grid: the times"
-            f" in column `{clock.column}` are too irregular. Give `step` (a shorter one keeps more"
-            " rows, the last value at a point counts), or `time=False` to take rows as steps."
-        )
+def loses_many(num_merged: int, num_rows: int) -> bool:
+    """Whether a step loses more than one row, and more than one in a hundred, to others."""
+    return num_merged > max(1.0, MOST_MERGED * num_rows)
 
 
 def notes_of(
@@ -175,12 +295,14 @@ def notes_of(
     *,
     inferred: bool,
     by_sequence: bool,
+    chosen_calendar: bool,
 ) -> tuple[str, ...]:
     """Sentences on how a table was read: what a user may have wanted otherwise."""
-    step, kinds = schema.step, schema.kinds
-    notes = [_time_note(schema.layout.clock, step, inferred=inferred)]
+    step, kinds, inputs = schema.step, schema.kinds, schema.inputs
+    notes = [_time_note(schema.layout.clock, step, inferred=inferred, is_by_rows=inputs.is_by_rows)]
     values = [split.values for split in rows.values()]
     num_empty = sum(int(np.all(np.isnan(v), axis=1).sum()) for v in values)
+    notes += inputs.notes(has_gaps=num_empty > 0, chosen_calendar=chosen_calendar)
     if step is not None and num_empty:
         notes.append(f"{num_empty} of {sum(map(len, values))} steps have no value: gaps.")
     if schema.num_merged:
@@ -205,10 +327,16 @@ def notes_of(
     return tuple(notes)
 
 
-def _time_note(clock: Clock, step: float | None, *, inferred: bool) -> str:
+def _time_note(clock: Clock, step: float | None, *, inferred: bool, is_by_rows: bool) -> str:
     if step is None:
         return "No column is the time: rows are steps, in their order."
     unit = " s" if clock.is_date else ""
+    if is_by_rows:
+        why = ": no grid fits, rows would be lost to others" if inferred else ", as asked for"
+        return (
+            f"The time is column {_quoted(clock.column or '')}, at unequal distances, usually of"
+            f" {step:.10g}{unit}{why}."
+        )
     how = "found from the training rows" if inferred else "as given"
     return f"The time is column {_quoted(clock.column or '')}; a step is {step:.10g}{unit} ({how})."
 

@@ -1,0 +1,162 @@
+"""Tables that come inside packages, and simulated ones, as dictionaries of columns.
+
+`statsmodels` and `vega_datasets` have their data sets inside; only these files are read, nothing
+of the packages is imported. `prepared(folder)` writes each table as an .npz, which is all that
+another machine needs.
+"""
+
+import csv
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+Table = dict[str, np.ndarray]
+ROOT = Path(__file__).parent.parent
+
+
+def prepared(folder: Path) -> list[Path]:
+    """Write the tables into the folder; those whose package is not installed are left out."""
+    folder.mkdir(parents=True, exist_ok=True)
+    found = []
+    for name, table in TABLES.items():
+        try:
+            columns = table()
+        except ModuleNotFoundError as error:
+            print(f"{name} is left out: {error}")
+            continue
+        path = folder / f"{name}.npz"
+        np.savez_compressed(path, **columns)
+        found.append(path)
+    return found
+
+
+def kept(folder: Path, names: list[str] | None = None) -> dict[str, Table]:
+    """The tables that were written into the folder, by name, in the order of `TABLES`."""
+    wanted = names or [name for name in TABLES if (folder / f"{name}.npz").exists()]
+    found = {}
+    for name in wanted:
+        with np.load(folder / f"{name}.npz") as arrays:
+            found[name] = dict(arrays)
+    return found
+
+
+def sensors() -> Table:
+    """39 runs of two pumps: four measured columns, a valve and a count of particles."""
+    columns = _columns(ROOT / "examples" / "data" / "sensors.csv")
+    numeric = ("temperature", "pressure", "vibration", "flow", "valve", "particles")
+    return {"run": np.array(columns["run"]), "time": _dates(columns["time"])} | {
+        name: _numbers(columns[name]) for name in numeric
+    }
+
+
+def weather() -> Table:
+    """Four years of days in Seattle: rain, temperatures and wind."""
+    columns = _columns(_inside("vega_datasets", "_data/seattle-weather.csv"))
+    numeric = ("precipitation", "temp_max", "temp_min", "wind")
+    days = [day.replace("/", "-") for day in columns["date"]]
+    return {"time": _dates(days)} | {name: _numbers(columns[name]) for name in numeric}
+
+
+def temperatures() -> Table:
+    """A year of hours in San Francisco."""
+    columns = _columns(_inside("vega_datasets", "_data/sf-temps.csv"))
+    return {"temperature": _numbers(columns["temp"])}
+
+
+def sunspots() -> Table:
+    """309 years of sunspot activity; the root of it, whose spread does not follow its level."""
+    columns = _columns(_inside("statsmodels", "datasets/sunspots/sunspots.csv"))
+    return {"root_activity": np.sqrt(_numbers(columns["SUNACTIVITY"]))}
+
+
+def co2() -> Table:
+    """44 years of weeks on Mauna Loa, with gaps: the change from week to week."""
+    columns = _columns(_inside("statsmodels", "datasets/co2/co2.csv"))
+    return {"change": np.diff(_numbers(columns["co2"]))}
+
+
+def elnino() -> Table:
+    """61 years of months: the temperature of the sea."""
+    columns = _columns(_inside("statsmodels", "datasets/elnino/elnino.csv"))
+    months = [_numbers(values) for name, values in columns.items() if name != "YEAR"]
+    return {"temperature": np.stack(months, axis=1).ravel()}
+
+
+def economy() -> Table:
+    """50 years of quarters in the United States: growth in percent, and rates."""
+    columns = _columns(_inside("statsmodels", "datasets/macrodata/macrodata.csv"))
+    growth = {
+        name: 100.0 * np.diff(np.log(_numbers(columns[name])))
+        for name in ("realgdp", "realcons", "realinv")
+    }
+    return growth | {name: _numbers(columns[name])[1:] for name in ("unemp", "tbilrate", "infl")}
+
+
+def autoregression() -> Table:
+    """24 simulated sequences of AR(1) with noise, seen by two sensors: z' = 0.9 z + 0.4 e."""
+    random = np.random.default_rng(0)
+    z = _autoregression(random, 24, 200, 0.9, 0.4)
+    xs = z[..., None] + random.normal(size=(*z.shape, 2)) * np.array([0.5, 1.0])
+    return _stacked({"near": xs[..., 0], "far": xs[..., 1]})
+
+
+def volatility() -> Table:
+    """24 simulated sequences of stochastic volatility: x = exp(z / 2) e, z' = 0.95 z + 0.3 e."""
+    random = np.random.default_rng(1)
+    z = _autoregression(random, 24, 200, 0.95, 0.3)
+    return _stacked({"returns": np.exp(z / 2.0) * random.normal(size=z.shape)})
+
+
+TABLES: dict[str, Callable[[], Table]] = {
+    "sensors": sensors,
+    "weather": weather,
+    "temperatures": temperatures,
+    "co2": co2,
+    "elnino": elnino,
+    "economy": economy,
+    "sunspots": sunspots,
+    "autoregression": autoregression,
+    "volatility": volatility,
+}
+
+
+def _autoregression(
+    random: np.random.Generator, num_sequences: int, num_steps: int, factor: float, std: float
+) -> np.ndarray:
+    z = random.normal(size=num_sequences) * std / np.sqrt(1.0 - factor**2)
+    found = []
+    for _ in range(num_steps):
+        found.append(z)
+        z = factor * z + std * random.normal(size=num_sequences)
+    return np.stack(found, axis=1)
+
+
+def _stacked(columns: Table) -> Table:
+    """Arrays (sequences, steps) as one table."""
+    shape = next(iter(columns.values())).shape
+    series = np.repeat(np.arange(shape[0]).astype(str), shape[1])
+    return {"series": series} | {name: values.ravel() for name, values in columns.items()}
+
+
+def _inside(package: str, path: str) -> Path:
+    spec = importlib.util.find_spec(package)
+    places = [] if spec is None else list(spec.submodule_search_locations or ())
+    if not places:
+        raise ModuleNotFoundError(f"it comes inside `{package}`: `pip install {package}`")
+    return Path(places[0]) / path
+
+
+def _columns(path: Path) -> dict[str, list[str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        names, *rows = list(csv.reader(file))
+    return {name: [row[i] for row in rows] for i, name in enumerate(names)}
+
+
+def _numbers(texts: list[str]) -> np.ndarray:
+    return np.array([float(text) if text.strip() else np.nan for text in texts])
+
+
+def _dates(texts: list[str]) -> np.ndarray:
+    return np.array([text.replace(" ", "T") for text in texts], "datetime64[m]")
