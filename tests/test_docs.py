@@ -45,7 +45,9 @@ def test_python_of_the_quick_start_and_of_your_own_data_runs(folder):
     run_python(folder, ROOT / "docs" / "index.md", ROOT / "docs" / "data.md")
 
 
-@pytest.mark.parametrize("name", ["model", "inference", "paper"])
+@pytest.mark.parametrize(
+    "name", ["model", "inference", "paper", pytest.param("bounds", marks=pytest.mark.slow)]
+)
 def test_python_of_a_page_runs(name, folder):
     run_python(folder, ROOT / "docs" / f"{name}.md")
 

@@ -57,7 +57,10 @@ class Keys(NamedTuple):
 
 @dataclass(frozen=True)
 class Experiment:
-    """A model on data, under a filter, learned by a schedule; all of it can be overridden."""
+    """A model on data, under a filter, learned by a schedule; all of it can be overridden.
+
+    `preset` is the name of the settings that it began from (`experiments/presets.py`).
+    """
 
     name: str
     data: Source
@@ -67,6 +70,7 @@ class Experiment:
     schedule: Schedule = Schedule()
     seed: int = 0
     published: Published | None = None
+    preset: str = "paper"
 
     def keys(self) -> Keys:
         """The random keys of a run, all from its seed."""

@@ -1,6 +1,7 @@
 """How the particles of the next step choose their ancestors, and what a gradient sees of it."""
 
 from abc import abstractmethod
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -9,7 +10,13 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 
 class AbstractResampling(eqx.Module):
-    """A way to draw as many ancestors as there are particles, particle i N w_i times on average."""
+    """A way to draw as many ancestors as there are particles, particle i N w_i times on average.
+
+    `holds_draws` says whether a gradient in the model's parameters takes the draws z_t as they
+    are, or moves them with the parameters (reparameterised).
+    """
+
+    holds_draws: ClassVar[bool] = False
 
     @abstractmethod
     def __call__(
@@ -41,7 +48,15 @@ class ScoredSystematic(AbstractResampling):
     Ścibior and Wood 2021). The gradient of the summed bound then goes to the score,
     d log p(x_1, ..., x_T) / dθ, as the number of particles grows. Its variance is higher, and
     grows with the length of a sequence.
+
+    Draws are held fixed, so that this is Fisher's identity: the mean of d log p(x, z) / dθ over
+    the trajectories that are alive at the end. Moving them with θ would go to the same limit; of
+    the bootstrap filter, with a variance that is far higher. The parameters φ of a proposal learn
+    from the bound of their own step alone, as AVF does: the term that is added here tells them
+    nothing, for with enough particles the bound is the same under every proposal.
     """
+
+    holds_draws: ClassVar[bool] = True
 
     def __call__(
         self, log_weights: Float[Array, " num_particles"], key: PRNGKeyArray

@@ -32,11 +32,18 @@ class EndToEnd(eqx.Module):
     """The learner for any filter: d/d(θ, φ) of the summed -bound, through every step.
 
     This is the true gradient of the evidence bound of `Amortized` and `Recurrent` inference, of
-    the IWAE bound of a `ParticleFilter` that never resamples, and of the exact likelihood of a
-    `KalmanFilter`. (The original code detached z, so that its baselines learned nothing from
-    later steps.) With resampling (FIVO) it is biased, for no gradient passes the choice of
-    ancestors, unless the filter has `resampling=ScoredSystematic()`: it then goes to the score,
+    the IWAE bound of a `ParticleFilter` that never resamples with one of them, and of the exact
+    likelihood of a `KalmanFilter`. (The original code detached z, so that its baselines learned
+    nothing from later steps.) `Iterative` and `GradientDescent` take their signal as given: θ
+    learns as if their q stood still, and φ from the last update of q.
+
+    With resampling (FIVO) it is biased, for no gradient passes the choice of ancestors, unless
+    the filter has `resampling=ScoredSystematic()`: what θ learns from then goes to the score,
     d log p(x) / dθ, as the number of particles grows, at the price of a higher variance.
+
+    Elements that are missing are drawn like latents. No gradient passes the draws of families that
+    cannot be reparameterised (binary columns, counts): where a recurrence sees such elements and
+    many are missing, what it learns from them is biased.
     """
 
     theta: optax.GradientTransformation | None = eqx.field(static=True)

@@ -71,10 +71,14 @@ class Averages:
 
 @dataclass(frozen=True)
 class Best:
-    """The lowest validation score, and where it was."""
+    """The lowest validation score, and where it was.
+
+    `full` is its score on all sequences, where `valid` is of a subset, once that was found out.
+    """
 
     valid: float = math.inf
     step: int = 0
+    full: float | None = None
 
 
 @dataclass(frozen=True)
@@ -208,10 +212,12 @@ def newest_standing(run: Run, state: Progress) -> Found:
         run.cut_metrics(found.standing.validated)
     standing = found.standing
     # float64 would be cut on its way: the score goes as its bits.
-    bits = np.asarray([standing.best.valid], np.float64).view(np.uint32)
+    full = math.nan if standing.best.full is None else standing.best.full
+    bits = np.asarray([standing.best.valid, full], np.float64).view(np.uint32)
     steps = np.asarray([standing.best.step, standing.validated])
     state, bits, steps = of_first_process((standing.state, bits, steps))
-    best = Best(float(np.asarray(bits, np.uint32).view(np.float64)[0]), int(steps[0]))
+    valid, full = np.asarray(bits, np.uint32).view(np.float64).tolist()
+    best = Best(valid, int(steps[0]), None if math.isnan(full) else full)
     step = int(state.learning.num_updates)
     standing = Standing(state, step, best, int(steps[1]), standing.averages)
     return replace(found, standing=standing)

@@ -37,6 +37,7 @@ from varfilter.runs.folder import (
     write_record,
     writing,
 )
+from varfilter.runs.judgements import training_range
 from varfilter.runs.lock import FolderLock
 from varfilter.runs.metrics import append_line, read_metrics, write_lines
 from varfilter.runs.surroundings import surroundings
@@ -50,7 +51,7 @@ from varfilter.training.checkpoints import (
 )
 
 # What may differ when a run is resumed: it changes nothing of what was done so far.
-MAY_DIFFER = ("schedule.num_epochs", "schedule.patience_epochs", "published")
+MAY_DIFFER = ("schedule.num_epochs", "schedule.patience_epochs", "published", "preset")
 # Where the data lie. What they are, their hash says.
 PLACES = ("data.source", "data.at")
 # What the source of data is called that came from memory, and not from a file.
@@ -297,6 +298,11 @@ class Run:
         with writing(self._metrics):
             write_lines(self._metrics, kept)
 
+    def remember(self, **facts: Any) -> None:
+        """Put on record what was found out while training, and holds from then on."""
+        self.record = self.record | facts
+        self._write()
+
     def command(self, name: str) -> str:
         """A command on this run, as it is typed."""
         return f"varfilter {name} {shlex.quote(str(self.folder))}"
@@ -364,6 +370,7 @@ def data_record(dataset: Dataset) -> dict[str, Any]:
         "rate": dataset.rate,
         "schema": medium_of(dataset).schema_json(dataset),
         "input_names": list(dataset.input_names),
+        **training_range(dataset),
     }
 
 

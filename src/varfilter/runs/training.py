@@ -21,13 +21,15 @@ from varfilter.runs.checkpointing import (
     newest_standing,
 )
 from varfilter.runs.run import Progress, Run
-from varfilter.training.evaluation import HeldOut
+from varfilter.runs.validation import Validation, ValidationPart
 from varfilter.training.updates import Fitted, fit
 
 # Bytes of training data that are kept on the device, to draw batches there.
 ON_DEVICE = 2 << 30
 # About how long a dispatch of updates takes: nothing is saved, shown or asked before it ends.
 SECONDS_PER_DISPATCH = 1.0
+# Training is not given up before so many validations in a row were no better.
+FEWEST_STALE = 3
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,15 @@ class Updated:
     metrics: Metrics
     num_skipped: int
     seconds: float
+
+
+@dataclass(frozen=True)
+class Validating:
+    """A validation begins, of so many sequences of those that there are; it may take a while."""
+
+    step: int
+    num_sequences: int
+    of: int
 
 
 @dataclass(frozen=True)
@@ -68,7 +79,7 @@ class Stopped:
     best: Best
 
 
-Event = Updated | Validated | Resumed | Stopped
+Event = Updated | Validating | Validated | Resumed | Stopped
 
 
 def train_run(
@@ -140,10 +151,12 @@ class Training(Iterator[Event]):
                 # How long each took the last time: until it is over, nothing is saved.
                 validating, updating = math.inf, 0.0
                 while True:
+                    work.settle_validation(standing)
                     # Also first of all, where training was left between an epoch and its
                     # validation.
                     if work.is_to_validate(standing):
                         checkpointing.reached(standing, validating)
+                        yield work.validating(standing)
                         begin = time.perf_counter()
                         standing, event = work.validate(standing)
                         validating = time.perf_counter() - begin
@@ -154,6 +167,7 @@ class Training(Iterator[Event]):
                     begin = time.perf_counter()
                     standing, event = work.update(standing, next(updates))
                     updating = time.perf_counter() - begin
+                    work.time(standing.step, updating)
                     checkpointing.reached(standing, updating)
                     yield event
             finally:
@@ -172,14 +186,15 @@ class _Work:
         self.per_epoch = schedule.updates_per_epoch(self.windows.num_batches)
         model, filter, self.learner = experiment.build(dataset, self.per_epoch)
         self.start = Progress(self.learner.init(model, filter), model, filter)
-        self.held_out = HeldOut(
-            dataset, split="valid", batch_size=4 * schedule.batch_size, growth=2
-        )
+        self.held_out = ValidationPart(dataset, 4 * schedule.batch_size)
         self.num_updates = schedule.num_epochs * self.per_epoch
         self.last = self.num_updates
         if max_updates is not None:
             self.last = require_positive("max_updates", max_updates)
         self.begin = time.perf_counter()
+        self.validation = _known_validation(run)
+        # The last step that was timed, and the updates and their seconds after the first dispatch.
+        self._timed: tuple[int | None, int, float] = (None, 0, 0.0)
 
     def updates(self, state: Progress, updates_per_dispatch: int, **options: Any) -> Any:
         """The updates from `state` on, as `fit` makes them."""
@@ -212,16 +227,45 @@ class _Work:
         )  # fmt: skip
         return standing, event
 
+    def time(self, step: int, seconds: float) -> None:
+        """Updates up to `step` took so long; those of the first dispatch were compiled first."""
+        last, count, total = self._timed
+        if last is not None:
+            count, total = count + step - last, total + seconds
+        self._timed = step, count, total
+
+    def settle_validation(self, standing: Standing) -> None:
+        """Settle how often and on how much to validate, at the first epoch whose pace is known."""
+        _, count, seconds = self._timed
+        if self.validation is not None or not count or standing.step % self.per_epoch:
+            return
+        learning, key = standing.state.learning, self.keys.valid
+        found = self.held_out.settled(
+            learning, key, self.schedule.num_epochs, epoch=self.per_epoch * seconds / count
+        )
+        self.validation = found
+        self.run.remember(validation=vars(found))
+
     def is_to_validate(self, standing: Standing) -> bool:
         """Whether a validation is due that has not been made."""
-        step, every = standing.step, self.per_epoch * self.schedule.epochs_per_validation
-        is_due = step % every == 0 or step in (self.num_updates, self.last)
-        return standing.validated < step and is_due
+        step = standing.step
+        if standing.validated >= step:
+            return False
+        if step in (self.num_updates, self.last):
+            return True
+        if self.validation is None:
+            return False
+        return step % (self.per_epoch * self.validation.epochs) == 0
+
+    def validating(self, standing: Standing) -> Validating:
+        """What a validation here will score."""
+        part = self.held_out
+        return Validating(standing.step, part.num_scored(self.validation), part.num_sequences)
 
     def validate(self, standing: Standing) -> tuple[Standing, Validated]:
         """Score the state on the validation part, and add a line to the metrics."""
         learning, best, step = standing.state.learning, standing.best, standing.step
-        scores = self.held_out.evaluate(learning.filter, learning.model, self.keys.valid)
+        scores = self.held_out.evaluate(learning, self.keys.valid, self.validation)
         is_best = scores.nats < best.valid
         if is_best:
             best = Best(scores.nats, step)
@@ -233,10 +277,16 @@ class _Work:
             "seconds": round(time.perf_counter() - self.begin, 3),
             "kl_weight": float(self.schedule.annealing(self.per_epoch)(jnp.asarray(step - 1))),
             "train": standing.averages.means(),
-            "valid": scores.as_json(),
+            "valid": scores.as_json() | {"of": self.held_out.num_sequences},
             "best": best.valid,
             "num_skipped": int(learning.num_skipped),
         }
+        if self._is_full_due(standing):
+            full = self.held_out.full.evaluate(
+                standing.state.best_filter, standing.state.best_model, self.keys.valid
+            )
+            standing = replace(standing, best=replace(best, full=full.nats))
+            line["full"] = {"step": best.step, **full.as_json()}
         if is_first_process():
             self.run.append_metrics(line)
         return replace(standing, validated=step, averages=Averages()), Validated(line, is_best)
@@ -249,12 +299,35 @@ class _Work:
         if step >= self.last:
             return f"{step} updates were made, the most allowed"
         if standing.validated == step and self._is_stale(standing):
-            return f"validation has not improved for {schedule.patience_epochs} epochs"
+            epochs = (step - standing.best.step) // self.per_epoch
+            return f"validation has not improved for {epochs} epochs"
         return None
 
-    def _is_stale(self, standing: Standing) -> bool:
-        if self.schedule.patience_epochs is None:
+    def _is_full_due(self, standing: Standing) -> bool:
+        """Whether the best so far, which was found on a subset, is to be scored on all."""
+        validation, step = self.validation, standing.step
+        if validation is None or validation.epochs_per_full is None:
             return False
+        is_due = step % (self.per_epoch * validation.epochs_per_full) == 0
+        is_end = step in (self.num_updates, self.last) or self._is_stale(standing)
+        return standing.best.full is None and (is_due or is_end)
+
+    def _is_stale(self, standing: Standing) -> bool:
+        patience = self.schedule.patience_epochs
+        if patience is None:
+            return False
+        # One or two validations that are no better tell nothing, however far apart they are.
+        if self.validation is not None:
+            patience = max(patience, FEWEST_STALE * self.validation.epochs)
         # Until the KL has its full weight validation may well get worse for a while.
         since = max(standing.best.step // self.per_epoch, self.schedule.annealing_epochs)
-        return standing.step // self.per_epoch - since >= self.schedule.patience_epochs
+        return standing.step // self.per_epoch - since >= patience
+
+
+def _known_validation(run: Run) -> Validation | None:
+    """What the schedule says, or what was settled when the run began; None before that."""
+    epochs = run.experiment.schedule.epochs_per_validation
+    if epochs is not None:
+        return Validation(epochs)
+    known = run.record.get("validation")
+    return None if known is None else Validation.from_json(known)
