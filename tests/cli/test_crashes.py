@@ -75,10 +75,16 @@ def crash_of(number, random):
     return {}
 
 
-def test_killed_fifty_times_it_ends_with_the_bits_of_an_unbroken_run(songs, tmp_path):
+@pytest.fixture(scope="module")
+def unbroken(songs, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("unbroken") / "run"
+    succeed("train", "srnn-jsb-avf", *WORDS, "--data.at", songs, "--out", folder)
+    return folder
+
+
+def test_killed_fifty_times_it_ends_with_the_bits_of_an_unbroken_run(unbroken, songs, tmp_path):
     """Some resume a folder that was killed often before; each that comes to its end is compared."""
-    unbroken, random = tmp_path / "unbroken", np.random.default_rng(0)
-    succeed("train", "srnn-jsb-avf", *WORDS, "--data.at", songs, "--out", unbroken)
+    random = np.random.default_rng(0)
     folder, num_kills, num_ends, resumed = tmp_path / "killed", 0, 0, []
     while num_kills < NUM_KILLS:
         crash, before = crash_of(num_kills, random), newest_step(folder)
@@ -108,3 +114,42 @@ def test_killed_fifty_times_it_ends_with_the_bits_of_an_unbroken_run(songs, tmp_
     assert not list(folder.rglob("*.partial"))
     assert not (folder / "lock").exists()
     print(f"{num_kills} kills, {num_ends + 1} runs came to their end; resumed from {resumed}")
+
+
+def wait_for_a_checkpoint(folder):
+    deadline = time.monotonic() + 300
+    while not newest_step(folder) and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+def test_of_two_trainers_the_second_is_refused_and_the_first_ends_as_if_alone(
+    unbroken, songs, tmp_path
+):
+    folder = tmp_path / "shared"
+    first = start(folder, songs, 0.05)
+    wait_for_a_checkpoint(folder)
+    second = start(folder, songs, 0.05)
+    out, err = second.communicate(timeout=300)
+    assert second.returncode == 2
+    assert out == ""
+    assert f"process {first.pid} on" in err
+    assert "Traceback" not in err
+    err = first.communicate(timeout=600)[1]
+    assert first.returncode == 0, err
+    assert_the_same(folder, unbroken)
+
+
+def test_a_folder_that_is_moved_in_the_middle_of_training(unbroken, songs, tmp_path):
+    folder, moved = tmp_path / "here", tmp_path / "there"
+    child = start(folder, songs, 0.05)
+    wait_for_a_checkpoint(folder)
+    folder.rename(moved)
+    err = child.communicate(timeout=300)[1]
+    assert child.returncode == 2
+    assert "moved, renamed or removed" in err
+    assert "Traceback" not in err
+    assert not folder.exists()
+    end = start(moved, songs, 0.05)
+    err = end.communicate(timeout=600)[1]
+    assert end.returncode == 0, err
+    assert_the_same(moved, unbroken)

@@ -106,7 +106,7 @@ def test_as_many_updates_a_dispatch_as_take_the_time(monkeypatch):
     """By a clock on which an update takes a tenth of a second, and compiling 100 s."""
     now = [0.0]
     monkeypatch.setattr(updates, "time", SimpleNamespace(perf_counter=lambda: now[0]))
-    pace = updates._Pace(most=50, seconds=1.0)
+    pace = updates._Pace(most=50, seconds=1.0, together=False)
     counts, first = [], 7
     for seconds in [100.1] + [None] * 5 + [8.0, 0.5, 0.1, 0.1]:
         count = pace.end(first) - first
@@ -117,7 +117,7 @@ def test_as_many_updates_a_dispatch_as_take_the_time(monkeypatch):
     # Twice as many each time, up to a second; fewer after one that took eight.
     assert counts == [1, 1, 2, 4, 8, 8, 8, 1, 2, 4]
     assert pace.end(first) - first == 8
-    grid = updates._Pace(most=50, seconds=None)
+    grid = updates._Pace(most=50, seconds=None, together=False)
     assert [grid.end(first) for first in (0, 49, 50, 120)] == [50, 50, 100, 150]
 
 

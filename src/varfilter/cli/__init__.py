@@ -106,17 +106,22 @@ def _run(words: list[str]) -> int:
     if name not in COMMANDS:
         print(_unknown(name), file=sys.stderr)
         return 2
+    if name != "train":
+        return _command(name).main(f"varfilter {name}", rest)
+    from varfilter.cli.stopping import Stopping
+
+    # A signal is heeded from here on, before anything is imported that takes its time.
+    with Stopping() as stopping:
+        return _command(name).main(f"varfilter {name}", rest, stopping)
+
+
+def _command(name: str) -> Any:
+    """The class of a command; its module is imported now."""
     if name not in WITHOUT_PROGRAMS:
         from varfilter.cli.compiled import keep_compiled
 
         keep_compiled()  # before jax is imported, which reads where to keep them
-    if name == "train":
-        from varfilter.cli.stopping import Stopping
-
-        # A signal is heeded from here on, before anything is imported that takes its time.
-        with Stopping() as stopping:
-            return _imported(COMMANDS[name][0]).main(f"varfilter {name}", rest, stopping)
-    return _imported(COMMANDS[name][0]).main(f"varfilter {name}", rest)
+    return _imported(COMMANDS[name][0])
 
 
 def _imported(reference: str) -> Any:

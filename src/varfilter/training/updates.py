@@ -174,7 +174,7 @@ def fit(
         dispatch = _from_host(update, windows, first, devices)
     else:
         dispatch = _on_device(update, windows, updates_per_dispatch, devices)
-    pace = _Pace(updates_per_dispatch, seconds_per_dispatch)
+    pace = _Pace(updates_per_dispatch, seconds_per_dispatch, together=devices is not None)
     while first < num_updates:
         end = min(pace.end(first), first - first % epoch + epoch, num_updates)
         with pace.timed(end - first):
@@ -189,11 +189,12 @@ class _Pace:
     """How many updates go into a dispatch: all that may, or as many as take so many seconds.
 
     Few at first, and then twice as many each time, as long as the time allows it: how long a
-    dispatch takes is known when it is over. What compiles, the first, says nothing of it.
+    dispatch takes is known when it is over. What compiles, the first, says nothing of it. Of
+    several processes that work `together` each has a clock of its own; the first one's counts.
     """
 
-    def __init__(self, most: int, seconds: float | None):
-        self.most, self.seconds = most, seconds
+    def __init__(self, most: int, seconds: float | None, *, together: bool):
+        self.most, self.seconds, self.together = most, seconds, together
         self.count = most if seconds is None else 1
         self.is_compiled = False
 
@@ -217,8 +218,7 @@ class _Pace:
             while count < min(2 * self.count, self.most) and 2 * count * each <= self.seconds:
                 count = min(2 * count, self.most)
         self.is_compiled = True
-        # Each process has a clock of its own, and all must do the same.
-        self.count = int(of_first_process(np.asarray(count)))
+        self.count = int(of_first_process(np.asarray(count))) if self.together else count
 
 
 class _Update(eqx.Module):
