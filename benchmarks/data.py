@@ -52,6 +52,7 @@ from varfilter.data.rolls import read_rolls
 from varfilter.data.sets.timit import timit_sample
 from varfilter.data.sets.weizmann import weizmann
 from varfilter.data.tables.read import read_table
+from varfilter.experiments import AVF
 
 ROOT = Path(__file__).parent.parent
 DATA = Path(os.environ.get("VARFILTER_DATA", ROOT.parent / "shared" / "data"))
@@ -236,9 +237,9 @@ def table_update(*, quick: bool) -> float:
     dataset = sensors()
     sizes = {"hidden_size": 4, "num_layers": 1} if quick else {}
     model = vf.DeepMarkov(8, 4, **sizes, key=KEY)
-    inference = vf.Prior() if quick else vf.Iterative(model, key=KEY)
+    inference = vf.Prior() if quick else AVF().build(model, KEY)
     adam = optax.adam(1e-4)
-    learner = vf.TimeParallel(theta=adam, phi=adam)
+    learner = vf.TimeParallel(theta=adam, phi=adam, num_phi_steps=1)
     state = learner.init(model, vf.VariationalFilter(inference))
     subject = SUBJECTS["table"]
     xs = RandomWindows(dataset, subject.num_steps, subject.batch_size).windows(0, KEY).xs

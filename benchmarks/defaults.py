@@ -73,41 +73,57 @@ class Job:
 
 
 def jobs(models: list[str], seeds: list[int]) -> list[Job]:
-    """All jobs: the references, then each comparison, then those that learn the model, too."""
+    """All jobs: the references, those that learn the model too, then each comparison."""
     found = [Job(model, what, 0) for what in REFERENCES for model in models]
+    both = [model for model in models if model in ("table", "jsb")]
     for seed in seeds:
-        for candidate in compared():
-            found += [Job(model, str(candidate), seed, candidate) for model in models]
         for candidate in learned_together():
-            both = [model for model in models if model in ("table", "jsb")]
             found += [Job(model, str(candidate), seed, candidate) for model in both]
+        if seed == 0:
+            for candidate in compared():
+                found += [Job(model, str(candidate), seed, candidate) for model in models]
     return found
 
 
 def compared() -> list[Candidate]:
     """The normalisation; what is done to q; the gradient and its draws; iterations; the size."""
+    shift: dict[str, Any] = {"update": "shift", "signal": "pairs"}
     return [
         Candidate("layer"),
+        Candidate("log", **shift),
+        Candidate("norm+log", **shift),
+        Candidate("layer+log", **shift),
+        Candidate("log", "gated", signal="pairs"),
+        Candidate("log", **shift, num_iterations=2),
+        Candidate("norm+log", **shift, num_iterations=2),
         Candidate("log"),
         Candidate("log", "shift"),
-        Candidate("layer+scale", "shift"),
-        Candidate("layer+log", "shift"),
-        Candidate("layer+scale"),
-        Candidate("layer+log"),
-        Candidate("log", "scaled"),
-        Candidate("log", "shift", num_samples=8),
-        Candidate("log", "shift", signal="pairs"),
-        Candidate("log", "shift", num_iterations=2),
+        Candidate("log", signal="pairs"),
+        Candidate("log", **shift, num_samples=4),
+        Candidate("log", **shift, num_iterations=4),
+        Candidate("layer", hidden_size=1024),
+        Candidate("layer+scale", **shift),
+        Candidate("log", **shift, hidden_size=256),
+        Candidate("log", "scaled", signal="pairs"),
         Candidate("log", "learned-step"),
-        Candidate("log", "shift", hidden_size=256),
     ]
 
 
 def learned_together() -> list[Candidate]:
-    """How many steps the network makes for one of a model that is learned with it."""
+    """The same questions of a model that is learned with the network; and how much phi learns."""
+    shift: dict[str, Any] = {"update": "shift", "signal": "pairs", "is_model_learned": True}
+    mixed: dict[str, Any] = {"update": "highway", "is_model_learned": True}
     return [
-        Candidate("log", update, num_phi_steps=steps, is_model_learned=True)
-        for update, steps in (("shift", 1), ("shift", 8), ("highway", 8))
+        Candidate("layer", **mixed),
+        Candidate("log", **mixed),
+        Candidate("log", **shift),
+        Candidate("norm+log", **shift),
+        Candidate("log", **shift | {"update": "gated"}),
+        Candidate("layer+log", **shift),
+        Candidate("log", **mixed, signal="pairs"),
+        Candidate("norm+log", **mixed, signal="pairs"),
+        Candidate("norm+log", **shift, num_phi_steps=1),
+        Candidate("norm+log", **shift, num_phi_steps=24),
     ]
 
 
@@ -174,7 +190,7 @@ def learn(candidate: Candidate, world: Any, seed: int, *, quick: bool) -> dict[s
     import varfilter as vf
     from varfilter.data import RandomWindows
 
-    num_updates = 4 if quick else 600
+    num_updates = 4 if quick else 1200 if candidate.is_model_learned else 600
     key_net, key_model, key_fit = jax.random.split(jax.random.key(seed), 3)
     model, theta = world.model, None
     if candidate.is_model_learned:
@@ -344,7 +360,7 @@ def main() -> None:
     parser.add_argument("--results", type=Path, metavar="FILE", help="JSON lines, added to")
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time, one a core")
     parser.add_argument("--minutes", type=float, default=600.0, help="when to stop")
-    parser.add_argument("--seeds", type=int, default=1, help="networks of each candidate")
+    parser.add_argument("--seeds", type=int, default=1, help="of those that learn the model, too")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: does it run at all?")
     parser.add_argument("--table", action="store_true", help="print what FILE holds, run nothing")
     parser.add_argument("--prepare", action="store_true", help="learn the models of real data")

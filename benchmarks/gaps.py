@@ -1,17 +1,21 @@
 """Whether the bands of a trained run hold what they say inside a gap, by number of trajectories.
 
-    python benchmarks/gaps.py RUN [--json FILE]
+    python benchmarks/gaps.py RUN [--without NAME ...] [--json FILE]
 
 RUN is the folder of a run on a table, e.g. of `varfilter train examples/data/sensors.csv`. Out of
-each held-out sequence (the validation and the test part) 20 steps are cut, at three places, one at
+each held-out sequence (the validation and the test part) 20 steps are cut, at nine places, one at
 a time; the rest is filtered as `varfilter filter` does it. Of each numeric column: how many of the
 values that were cut out lie inside the band that should hold nine in ten, and how many of those of
 sequences without a gap. And the surprise of the first step after the gap beside that of the same
-step without it.
+step without it. The standard errors are over sequences, whose gaps overlap.
+
+`--without` leaves out sequences by name: no band should hold a broken sensor (run 24 of the
+sensors).
 """
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,73 +25,95 @@ from rich.table import Table
 
 from varfilter.runs import Run, filter_data
 
-LENGTH = 20
-BEGINS = (15, 30, 45)
+LENGTH, NUM_PLACES, FIRST = 20, 9, 8
 LEVELS = (0.05, 0.95)
 COUNTS = (1, 8, 64)
 
 
-def measure(run: Run, num_particles: int | None) -> dict[str, Any]:
-    """Coverage inside and outside of the gaps, and what the first step after them costs."""
-    dataset, schema = run.dataset, run.template.schema
+def measure(run: Run, num_particles: int | None, without: Sequence[str] = ()) -> dict[str, Any]:
+    """Coverage inside of gaps and without any, and what the first step after a gap costs."""
+    schema = run.template.schema
     numeric = [name for name in schema.columns if schema.kinds[name] == "numeric"]
-    sequences = {
-        f"{split} {number}": part[number]
-        for split, part in (("valid", dataset.valid), ("test", dataset.test))
-        for number in range(len(part))
-    }
+    sequences = held_out(run, without)
     whole = _filtered(run, sequences, num_particles)
-    cut = {}
-    for name, rows in sequences.items():
-        for begin in BEGINS:
-            if len(rows) < begin + LENGTH + 2:
-                continue
-            copy = np.array(rows, np.float64)
-            copy[begin : begin + LENGTH] = np.nan
-            cut[f"{name} from {begin}"] = copy
-    found = _filtered(run, cut, num_particles)
-
-    covered: dict[str, dict[str, list]] = {
-        where: {column: [] for column in numeric} for where in ("inside", "outside", "whole")
+    cut = {
+        (name, begin): _cut(rows, begin)
+        for name, rows in sequences.items()
+        for begin in _places(len(rows))
     }
+    found = _filtered(run, {f"{n} from {b}": rows for (n, b), rows in cut.items()}, num_particles)
+
+    inside: dict[str, dict[str, list[float]]] = {column: {} for column in numeric}
+    outside: dict[str, dict[str, list[float]]] = {column: {} for column in numeric}
+    costs: dict[str, list[float]] = {}
     after, usual = [], []
-    for label, rows in found.items():
-        name, begin = label.split(" from ")
-        first = int(begin)
-        end = first + LENGTH
-        truth = sequences[name]
-        for i, column in enumerate(schema.columns):
-            if column not in numeric:
-                continue
-            for t, row in enumerate(rows):
-                where = "inside" if first <= t < end else "outside"
-                covered[where][column].append(_covers(row, column, truth[t, i]))
+    for name, begin in cut:
+        rows = found[f"{name} from {begin}"]
+        end = begin + LENGTH
+        for column in numeric:
+            hits = _hits(rows[begin:end], column, sequences[name][begin:end], schema.columns)
+            inside[column].setdefault(name, []).extend(hits)
         after.append(rows[end]["surprise"])
         usual.append(whole[name][end]["surprise"])
+        costs.setdefault(name, []).append(after[-1] - usual[-1])
     for name, rows in whole.items():
-        for i, column in enumerate(schema.columns):
-            if column in numeric:
-                truth = sequences[name]
-                hits = [_covers(row, column, truth[t, i]) for t, row in enumerate(rows)]
-                covered["whole"][column] += hits
-    surprises = [row["surprise"] for rows in whole.values() for row in rows]
+        for column in numeric:
+            outside[column][name] = _hits(rows, column, sequences[name], schema.columns)
+    surprises = [[row["surprise"] for row in rows] for rows in whole.values()]
     return {
-        "coverage": {
-            where: {column: float(np.nanmean(hits)) for column, hits in columns.items()}
-            for where, columns in covered.items()
-        },
-        "num_values": sum(np.isfinite(hits).sum() for hits in covered["inside"].values()).item(),
+        "inside": {column: _mean(by_name) for column, by_name in inside.items()},
+        "whole": {column: _mean(by_name) for column, by_name in outside.items()},
         "surprise_after": float(np.nanmean(after)),
         "surprise_without": float(np.nanmean(usual)),
-        "mean_surprise": float(np.nanmean(surprises)),
+        "cost": _mean(costs),
+        "mean_surprise": float(np.nanmean(np.concatenate(surprises))),
+        "num_sequences": len(sequences),
+        "num_gaps": len(cut),
     }
 
 
-def _covers(row: dict[str, Any], column: str, truth: float) -> float:
-    low, high = row[f"{column}_q05"], row[f"{column}_q95"]
-    if low is None or not np.isfinite([truth, low, high]).all():
-        return np.nan
-    return float(low <= truth <= high)
+def held_out(run: Run, without: Sequence[str] = ()) -> dict[str, np.ndarray]:
+    """The sequences that were not trained on, by name, in the user's units."""
+    dataset = run.dataset
+    parts = {"valid": dataset.valid, "test": dataset.test}
+    found = {
+        dataset.names[split][number] if dataset.names else f"{split} {number}": part[number]
+        for split, part in parts.items()
+        for number in range(len(part))
+    }
+    if unknown := [name for name in without if name not in found]:
+        raise SystemExit(f"--without {unknown[0]}: held out are {', '.join(found)}.")
+    return {name: np.asarray(rows) for name, rows in found.items() if name not in without}
+
+
+def _places(length: int) -> list[int]:
+    """Where gaps begin: after some steps, and with some left to come back in."""
+    last = length - LENGTH - 4
+    return (
+        [] if last < FIRST else np.unique(np.linspace(FIRST, last, NUM_PLACES, dtype=int)).tolist()
+    )
+
+
+def _cut(rows: np.ndarray, begin: int) -> np.ndarray:
+    copy = np.array(rows, np.float64)
+    copy[begin : begin + LENGTH] = np.nan
+    return copy
+
+
+def _hits(rows: list[Any], column: str, truth: np.ndarray, columns: Sequence[str]) -> list[float]:
+    """1 where the band holds the value, 0 where not, NaN where there is no value or no band."""
+    values = truth[:, list(columns).index(column)]
+    bands = np.array([(row[f"{column}_q05"], row[f"{column}_q95"]) for row in rows], np.float64)
+    known = np.isfinite(values) & np.isfinite(bands).all(axis=1)
+    held = (bands[:, 0] <= values) & (values <= bands[:, 1])
+    return np.where(known, held, np.nan).tolist()
+
+
+def _mean(by_name: dict[str, list[float]]) -> tuple[float, float]:
+    """The mean over all, and its standard error, by the means of sequences."""
+    each = np.array([np.nanmean(values) for values in by_name.values()])
+    every = np.concatenate(list(by_name.values()))
+    return float(np.nanmean(every)), float(each.std(ddof=1) / np.sqrt(len(each)))
 
 
 def _filtered(
@@ -111,9 +137,9 @@ def _filtered(
     stacked = np.concatenate([np.asarray(rows, np.float64) for rows in sequences.values()])
     for i, column in enumerate(schema.columns):
         table[column] = stacked[:, i]
-    rows = list(filter_data(run, table, levels=LEVELS, num_particles=num_particles))
     found: dict[str, list] = {name: [] for name in sequences}
-    for row in rows:
+    for row in filter_data(run, table, levels=LEVELS, num_particles=num_particles):
+        row["surprise"] = np.nan if row["surprise"] is None else row["surprise"]
         found[str(row[schema.sequence or "sequence"])].append(row)
     return found
 
@@ -122,27 +148,34 @@ def main() -> None:
     """Measure by number of trajectories, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("run", type=Path)
+    parser.add_argument("--without", nargs="*", default=(), metavar="NAME")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     run = Run.load(options.run)
-    found = {count: measure(run, count) for count in COUNTS}
-    console = Console()
-    table = Table(title=f"{options.run.name}: values inside their 90% band, of held-out sequences")
-    columns = list(next(iter(found.values()))["coverage"]["inside"])
+    found = {count: measure(run, count, options.without) for count in COUNTS}
+    one = next(iter(found.values()))
+    print(
+        f"{options.run.name}: {one['num_gaps']} gaps of {LENGTH} steps in {one['num_sequences']}"
+        " held-out sequences; values inside their 90% band"
+    )
+    table = Table()
     table.add_column("trajectories", justify="right")
-    for column in columns:
-        table.add_column(f"{column}\nin a gap / else", justify="right")
-    table.add_column("surprise after\ngap / without", justify="right")
+    for column in one["inside"]:
+        table.add_column(f"{column}\nin a gap; else", justify="right")
+    table.add_column("first step after,\nnats more", justify="right")
     table.add_column("mean\nsurprise", justify="right")
     for count, each in found.items():
-        inside, whole = each["coverage"]["inside"], each["coverage"]["whole"]
+        cells = [
+            f"{inside:.2f} ± {error:.2f}; {whole:.2f}"
+            for (inside, error), (whole, _) in zip(
+                each["inside"].values(), each["whole"].values(), strict=True
+            )
+        ]
+        cost, error = each["cost"]
         table.add_row(
-            str(count),
-            *(f"{inside[column]:.2f} / {whole[column]:.2f}" for column in columns),
-            f"{each['surprise_after']:.2f} / {each['surprise_without']:.2f}",
-            f"{each['mean_surprise']:.3f}",
+            str(count), *cells, f"{cost:.2f} ± {error:.2f}", f"{each['mean_surprise']:.3f}"
         )
-    console.print(table)
+    Console(width=150).print(table)
     if options.json:
         options.json.write_text(json.dumps(found, indent=1), encoding="utf-8")
 

@@ -10,6 +10,7 @@ from jax.flatten_util import ravel_pytree
 from measure import Race, compiled
 
 import varfilter as vf
+from varfilter.experiments import AVF
 from varfilter.learning import step_by_step
 from varfilter.learning.state import LearnerState, Sequences, guarded_update
 
@@ -33,12 +34,11 @@ def measure(*, quick: bool) -> dict[str, list[dict[str, Any]]]:
 
 def _row(num_iterations: int, *, quick: bool) -> dict[str, Any]:
     model = subjects.music(quick=quick)
-    inference = vf.Iterative(
-        model, hidden_size=8 if quick else 1024, num_iterations=num_iterations, key=subjects.KEY
-    )
+    network = AVF(hidden_size=8 if quick else 1024, num_iterations=num_iterations)
+    inference = network.build(model, subjects.KEY)
     optimizer = optax.adam(1e-4)
     # One step of φ in an update, and frames embedded ahead, for both: the work is the same.
-    learner = vf.TimeParallel(theta=optimizer, phi=optimizer, complete=True)
+    learner = vf.TimeParallel(theta=optimizer, phi=optimizer, num_phi_steps=1, complete=True)
     state = learner.init(model, vf.VariationalFilter(inference))
     rolls = subjects.piano_rolls(model, 2 if quick else 16, 5 if quick else 25)
     x0, xs = rolls[:, 0], rolls[:, 1:]

@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 import varfilter as vf
-from varfilter.experiments import published_model
+from varfilter.experiments import AVF, published_model
 from varfilter.inference import SRNNPosterior, SVGPosterior, VRNNPosterior
 from varfilter.models import VaryingNormalHead
 from varfilter.nn import VGG
@@ -104,7 +104,7 @@ def measure(preset: str, batch: int | None, *, quick: bool) -> dict[str, Any]:
 
     adam = optax.adam(1e-4)
     contestants = {
-        "avf": (vf.TimeParallel(theta=adam, phi=adam, complete=True), avf),
+        "avf": (vf.TimeParallel(theta=adam, phi=adam, num_phi_steps=1, complete=True), avf),
         "baseline": (vf.EndToEnd(theta=adam, phi=adam, complete=True), baseline),
     }
     row: dict[str, Any] = {"preset": preset, "batch": num_sequences, "steps": num_steps}
@@ -129,7 +129,7 @@ def measure(preset: str, batch: int | None, *, quick: bool) -> dict[str, Any]:
 def full(preset: str) -> tuple[vf.AbstractModel, vf.AbstractInference, vf.AbstractInference]:
     """(model, AVF, baseline) at the sizes of the paper."""
     model = published_model(preset, KEY)
-    avf = vf.Iterative(model, num_layers=1 if preset == "svg-kth" else 2, key=KEY)
+    avf = AVF(num_layers=1 if preset == "svg-kth" else 2).build(model, KEY)
     match preset:
         case "vrnn-timit":
             return model, avf, vf.Amortized(VRNNPosterior(model, key=KEY))

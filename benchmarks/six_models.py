@@ -230,6 +230,9 @@ def _stored(name: str, folder: Path) -> Dataset:
             Family(**f | {"distribution": getattr(distributions, f["distribution"])})
             for f in json.loads(str(arrays["families"]))
         )
+    # In one of the table's test runs a sensor fails, and whatever is made of those few readings
+    # would decide the comparison.
+    held_out = valid if name == "table" else test
     # The descent takes its time: the beginnings of some sequences are enough to compare.
-    test = Ragged.of([sequence[:NUM_STEPS] for sequence in test[:NUM_LEARNED_TEST]])
+    test = Ragged.of([sequence[:NUM_STEPS] for sequence in held_out[:NUM_LEARNED_TEST]])
     return Dataset(name, train, valid, test, families if name == "table" else families[0])

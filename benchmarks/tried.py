@@ -5,9 +5,17 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
-from varfilter import distributions
 from varfilter.distributions import is_distribution, stabilised
-from varfilter.inference import Gradients, Highway, LayerNorm, LearnedStep, SignedLog
+from varfilter.inference import (
+    Gradients,
+    Highway,
+    LayerNorm,
+    LearnedStep,
+    NormAndLog,
+    PairedGradients,
+    Shift,
+    SignedLog,
+)
 from varfilter.nn import linear
 
 
@@ -26,30 +34,32 @@ class LayerAndLog(eqx.Module):
         return jnp.concatenate([LayerNorm()(term), SignedLog()(term)])
 
 
-class Shift(eqx.Module):
-    """q' = q + offset, which starts at zero: an untrained network leaves the prior as it is."""
+class GatedShift(eqx.Module):
+    """q' = q + g * offset: `Highway`'s gate, with a candidate that is counted from q."""
 
     needs_gradient = False
     offset: eqx.nn.Linear
+    gate: eqx.nn.Linear
 
     def __init__(self, hidden_size, parameter_size, *, key):
-        layer = linear(hidden_size, parameter_size, key=key)
-        self.offset = eqx.tree_at(lambda layer: layer.weight, layer, jnp.zeros_like(layer.weight))
+        key_offset, key_gate = jax.random.split(key)
+        self.offset = linear(hidden_size, parameter_size, gain=0.01, key=key_offset)
+        self.gate = linear(hidden_size, parameter_size, key=key_gate)
 
     def __call__(self, hidden, q, signal):
         parameters, unravel = ravel_pytree(q)
-        return stabilised(unravel(parameters + self.offset(hidden)))
+        step = jax.nn.sigmoid(self.gate(hidden)) * self.offset(hidden)
+        return stabilised(unravel(parameters + step))
 
 
 class ScaledShift(eqx.Module):
-    """As `Shift`, with means moved in units of q's own standard deviation."""
+    """q' = q + offset as `Shift` has it, with means moved in units of q's standard deviation."""
 
     needs_gradient = False
     offset: eqx.nn.Linear
 
     def __init__(self, hidden_size, parameter_size, *, key):
-        layer = linear(hidden_size, parameter_size, key=key)
-        self.offset = eqx.tree_at(lambda layer: layer.weight, layer, jnp.zeros_like(layer.weight))
+        self.offset = linear(hidden_size, parameter_size, gain=0.01, key=key)
 
     def __call__(self, hidden, q, signal):
         _, unravel = ravel_pytree(q)
@@ -62,35 +72,18 @@ class ScaledShift(eqx.Module):
         return stabilised(jax.tree.map(moved, q, step, is_leaf=is_distribution))
 
 
-class PairedGradients(eqx.Module):
-    """dF/dq from pairs of draws, z and its mirror image in the mean of q.
-
-    What is odd in the noise cancels: where log p(x | z) is quadratic, dF/dmean is exact.
-    """
-
-    is_gradient = True
-
-    def __call__(self, q, model, state, x, key, *, prior, num_samples, kl_weight):
-        def total(q):
-            def one(key):
-                z = distributions.sample(q, key)
-                mirrored = jax.tree.map(lambda mean, z: 2.0 * mean - z, distributions.mean(q), z)
-                return -0.5 * sum(
-                    distributions.log_prob(model.emission(state, z), x) for z in (z, mirrored)
-                )
-
-            terms = jax.vmap(one)(jax.random.split(key, num_samples))
-            return jnp.mean(terms) + kl_weight * distributions.kl(q, prior)
-
-        value, gradient = jax.value_and_grad(total)(q)
-        return gradient, value
-
-
 NORMALIZATIONS = {
     "layer": LayerNorm(),
     "log": SignedLog(),
     "layer+scale": LayerAndScale(),
     "layer+log": LayerAndLog(),
+    "norm+log": NormAndLog(),
 }
 SIGNALS = {"gradients": Gradients(), "pairs": PairedGradients()}
-UPDATES = {"highway": Highway, "learned-step": LearnedStep, "shift": Shift, "scaled": ScaledShift}
+UPDATES = {
+    "highway": Highway,
+    "learned-step": LearnedStep,
+    "shift": Shift,
+    "gated": GatedShift,
+    "scaled": ScaledShift,
+}

@@ -32,6 +32,7 @@ import optax
 from _comparison import Contestant, compare
 
 import varfilter as vf
+from varfilter.experiments import AVF
 from varfilter.inference import MLPPosterior
 from varfilter.models import NormalHead
 
@@ -71,9 +72,9 @@ def main(arguments=None):
     train, test = wells(512, keys[0]), wells(64, keys[1])
     head = functools.partial(NormalHead, std=0.3)  # a guess of the sensors' noise
     model = vf.DeepMarkov(6, 3, hidden_size=32, head=head, key=keys[2])
-    avf = vf.Iterative(
-        model, num_iterations=2, encode_observation=True, hidden_size=64, key=keys[3]
-    )
+    # The form that the figures above are of: the paper's.
+    network = AVF(num_iterations=2, encode_observation=True, hidden_size=64)
+    avf = network.build(model, keys[3])
     mlp = MLPPosterior(model, hidden_size=64, key=keys[4])
     adam = optax.adam(5e-3)
     return compare(

@@ -25,6 +25,7 @@ import jax.numpy as jnp
 import optax
 
 import varfilter as vf
+from varfilter.experiments import AVF
 from varfilter.models import NormalHead
 
 NUM_TRAIN, NUM_TEST, NUM_STEPS = 256, 64, 40
@@ -73,7 +74,8 @@ def learned(xs, us, key, num_updates):
         input_size=0 if us is None else us.shape[-1],
         key=key_model,
     )  # fmt: skip
-    filter = vf.VariationalFilter(vf.Iterative(model, hidden_size=64, key=key_avf))
+    # The form that the figures above are of: the paper's.
+    filter = vf.VariationalFilter(AVF(hidden_size=64).build(model, key_avf))
     learner = vf.TimeParallel(
         theta=optax.adam(optax.cosine_decay_schedule(3e-3, num_updates)),
         phi=optax.adam(1e-3),

@@ -25,7 +25,7 @@ import numpy as np
 import optax
 
 import varfilter as vf
-from varfilter.inference import SignedLog
+from varfilter.inference import Gradients, Highway, SignedLog
 
 SPEED = 0.3
 
@@ -53,7 +53,7 @@ def main(arguments=None):
     model = vf.LinearDynamics(8, 2, hidden_size=32, key=keys[2])
     avf = vf.Iterative(
         model, normalize=SignedLog(), num_iterations=2, encode_observation=True,
-        hidden_size=64, key=keys[3],
+        update=Highway, signal=Gradients(), hidden_size=64, key=keys[3],
     )  # fmt: skip
     learner = vf.TimeParallel(
         theta=optax.adam(5e-3), phi=optax.adam(2e-3), num_phi_steps=8, complete=True

@@ -39,7 +39,7 @@ import optax
 from _comparison import Contestant, compare
 
 import varfilter as vf
-from varfilter.experiments import published_model
+from varfilter.experiments import AVF, published_model
 from varfilter.inference import SRNNPosterior, SRNNResidualPosterior
 
 NUM_NOTES, NUM_STEPS = 88, 25
@@ -118,7 +118,7 @@ def contestants(*, full, key):
             NUM_NOTES, 16, recurrent_size=48, prior_size=48, decoder_size=64, key=key_model
         )
         sizes, hidden = {"hidden_size": 64}, 128
-    avf = vf.Iterative(model, hidden_size=hidden, key=key_avf)
+    avf = AVF(hidden_size=hidden).build(model, key_avf)  # the paper's network
     adam = optax.adam(1e-3 if full else 5e-3)
     num_phi_steps = 12 if full else 4
     parallel = vf.TimeParallel(theta=adam, phi=adam, num_phi_steps=num_phi_steps, complete=True)

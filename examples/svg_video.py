@@ -37,6 +37,7 @@ from _comparison import Contestant, compare
 import varfilter as vf
 from varfilter.data.video import VIDEOS, read_video
 from varfilter.demo.worlds import bob
+from varfilter.experiments import AVF
 from varfilter.inference import SVGPosterior
 from varfilter.models import NormalImage
 from varfilter.nn import VGG
@@ -109,7 +110,7 @@ def contestants(size, key):
         recurrent_size=sizes["recurrent"], head=NormalImage(std=0.05), key=key_model,
     )  # fmt: skip
     hidden, posterior_size = 4 * sizes["recurrent"], sizes["recurrent"]
-    avf = vf.Iterative(model, hidden_size=hidden, num_layers=1, key=key_avf)
+    avf = AVF(hidden_size=hidden, num_layers=1).build(model, key_avf)  # the paper's network
     posterior = SVGPosterior(model, hidden_size=posterior_size, key=key_posterior)
     adam = optax.chain(optax.clip_by_global_norm(1e4), optax.adam(LEARNING_RATES[size]))
     parallel = vf.TimeParallel(theta=adam, phi=adam, num_phi_steps=4, complete=True)

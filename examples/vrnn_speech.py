@@ -35,7 +35,7 @@ from _comparison import Contestant, compare
 
 import varfilter as vf
 from varfilter.data import Family
-from varfilter.experiments import Observations, VRNNSizes
+from varfilter.experiments import AVF, Observations, VRNNSizes
 from varfilter.inference import VRNNPosterior
 from varfilter.models import VaryingNormalHead
 
@@ -123,7 +123,7 @@ def build(width, *, full, key):
 
 def contestants(model, posterior, avf_options, *, learning_rate, key):
     """AVF with two iterations, and the baseline."""
-    avf = vf.Iterative(model, num_iterations=2, key=key, **avf_options)
+    avf = AVF(num_iterations=2, **avf_options).build(model, key)  # the paper's network
     adam = optax.chain(optax.clip_by_global_norm(1000.0), optax.adam(learning_rate))
     parallel = vf.TimeParallel(theta=adam, phi=adam, num_phi_steps=8, complete=True)
     end_to_end = vf.EndToEnd(theta=adam, phi=adam, complete=True)

@@ -35,7 +35,7 @@ import optax
 from jaxtyping import Array
 
 import varfilter as vf
-from varfilter.inference import LSTMPosterior, MLPPosterior, SignedLog
+from varfilter.inference import Gradients, Highway, LSTMPosterior, MLPPosterior, SignedLog
 from varfilter.testing import check_model
 
 
@@ -124,9 +124,9 @@ def free_energy(filter, model, xs, key):
 def try_everything(model, xs, key_nets, key_run):
     """Run every inference and filter on the model; return the filter to be trained."""
     key_avf, key_mlp, key_lstm = jax.random.split(key_nets, 3)
-    avf = vf.Iterative(  # `SignedLog`, since the latent has only two dimensions
-        model, num_iterations=2, encode_observation=True, normalize=SignedLog(),
-        hidden_size=64, key=key_avf,
+    avf = vf.Iterative(  # the settings that the figures above are of
+        model, num_iterations=2, encode_observation=True, normalize=SignedLog(), update=Highway,
+        signal=Gradients(), hidden_size=64, key=key_avf,
     )  # fmt: skip
     mlp = MLPPosterior(model, hidden_size=64, key=key_mlp)
     lstm = LSTMPosterior(model, hidden_size=64, key=key_lstm)

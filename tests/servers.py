@@ -1,8 +1,13 @@
 """A server on this machine that can ignore ranges, lie, fail and hang up."""
 
 import hashlib
+import socket
+import threading
+import time
 from collections import defaultdict
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import chain, repeat
 
 import numpy as np
 
@@ -65,6 +70,31 @@ class Handler(BaseHTTPRequestHandler):
         cut = self.server.cuts[name].pop(0) if self.server.cuts[name] else None
         # The rest never comes, though it was announced: a lost connection, or a truncated file.
         self.wfile.write(body[begin:] if cut is None else body[begin : begin + cut])
+
+
+@contextmanager
+def raw_server(*parts, pause=0.0, forever=False):
+    """The address of a server that sends these bytes, with a pause after each part.
+
+    `forever`: the last part again and again, until nobody listens.
+    """
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve():
+        with suppress(OSError):
+            while True:
+                client, _ = listener.accept()
+                with client, suppress(OSError):
+                    client.recv(65536)
+                    for part in chain(parts, repeat(parts[-1]) if forever else ()):
+                        client.sendall(part)
+                        time.sleep(pause)
+
+    threading.Thread(target=serve, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        listener.close()
 
 
 def listing(folder):

@@ -20,14 +20,15 @@ TINY = (
 LAST = 2 * NUM_EPOCHS
 
 
-def write_songs(path, seed=0):
-    """A few songs of twelve steps each, for `--data.at`."""
+def write_songs(path, seed=0, num_valid_steps=NUM_STEPS):
+    """A few songs of twelve steps each, for `--data.at`; those to validate on may be longer."""
     rng, parts = np.random.default_rng(seed), {}
     for split, count in (("train", 16), ("valid", 4), ("test", 5)):
-        rolls = np.zeros((count * NUM_STEPS, 88), np.uint8)
+        num_steps = num_valid_steps if split == "valid" else NUM_STEPS
+        rolls = np.zeros((count * num_steps, 88), np.uint8)
         rolls[np.arange(len(rolls)), rng.integers(30, 50, len(rolls))] = 1
         parts[f"{split}_rolls"] = np.packbits(rolls, axis=1)
-        parts[f"{split}_lengths"] = np.full(count, NUM_STEPS)
+        parts[f"{split}_lengths"] = np.full(count, num_steps)
     np.savez(path, **parts)
 
 

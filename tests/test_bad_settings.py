@@ -79,7 +79,7 @@ CONSTRUCTORS = {
     ),
     "LearnedStep on errors": (
         lambda: iterative(update=LearnedStep, signal=PrecisionWeightedErrors()),
-        ValueError, "`update`", "`signal`", "`PrecisionWeightedErrors`", "`update=Highway`",
+        ValueError, "`update`", "`signal`", "`PrecisionWeightedErrors`", "`update=Shift`",
     ),
     "normalized LearnedStep on errors": (
         lambda: iterative(

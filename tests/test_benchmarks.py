@@ -130,6 +130,35 @@ def test_applied_runs_are_timed(tmp_path):
 
 
 @pytest.mark.slow
+def test_bands_of_the_sensors_hold_in_gaps(tmp_path):
+    """The quick start's run, trained in full: what the head of `gaps.py` measures.
+
+    `tests/filters/test_missing_feedback.py` has the same of a model whose truth is known.
+    """
+    table, run = ROOT / "examples" / "data" / "sensors.csv", tmp_path / "run"
+    words = ["-m", "varfilter", "train", table, "--out", run, "--quiet"]
+    trained = subprocess.run([sys.executable, *map(str, words)], capture_output=True, check=False)
+    assert trained.returncode == 0, trained.stderr
+    path = tmp_path / "gaps.json"
+    words = [ROOT / "benchmarks" / "gaps.py", run, "--without", "24", "--json", path]
+    done = subprocess.run(
+        [sys.executable, *map(str, words)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    by_count = json.loads(path.read_text())
+    one, many = by_count["1"], by_count["64"]
+    assert many["num_gaps"] == 99
+    for column, (inside, error) in many["inside"].items():
+        # Of 99 gaps that overlap; the standard error over sequences is some 0.03.
+        assert 0.85 <= inside <= 0.97, (column, inside, error)
+        assert one["inside"][column][0] < inside
+        # Outside of gaps no worse than with one trajectory, but for what 128 draws scatter.
+        assert abs(many["whole"][column][0] - 0.9) < abs(one["whole"][column][0] - 0.9) + 0.02
+    assert many["mean_surprise"] < one["mean_surprise"]
+    assert many["surprise_after"] - many["surprise_without"] < 4.0
+
+
+@pytest.mark.slow
 def test_experiments_are_timed(tmp_path):
     script, path = ROOT / "benchmarks" / "experiments.py", tmp_path / "experiments.json"
     done = subprocess.run(

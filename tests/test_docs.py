@@ -54,7 +54,7 @@ def test_python_of_a_page_runs(name, folder):
 
 def test_commands_of_the_pages_are_known():
     known = {"list", "train", "evaluate", "filter", "forecast", "sample", "report", "reproduce"}
-    known |= {"data", "demo", "doctor"}
+    known |= {"data", "demo", "doctor", "repair"}
     words = [
         shlex.split(line)
         for page in PAGES

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import varfilter as vf
-from varfilter.prediction import no_steps, predict, run_predictive
+from varfilter.prediction import no_steps, predict, predictive_quantiles, run_predictive
 from worlds import KEY, linear_gaussian, observations
 
 MODEL = linear_gaussian()
@@ -34,6 +34,18 @@ def test_moments_and_quantiles_are_those_of_the_kalman_filter(exact):
     low = mean - 1.2816 * std
     assert np.all(np.abs(predicted.quantiles[:, 0] - low) < 1.8 * off * std)
     assert np.all(np.abs(predicted.quantiles[:, 1] - mean) < 1.8 * off * std)
+
+
+@pytest.mark.parametrize("num_samples", [1, 16, 128])
+def test_one_more_draw_lies_below_a_quantile_as_often_as_it_says(num_samples):
+    """Few draws too: of uniform numbers the share below a value is the value itself."""
+    draws = jax.random.uniform(KEY, (num_samples, 20_000))
+    levels = (0.05, 0.3, 0.95)
+    below = np.asarray(predictive_quantiles(draws, levels)).mean(axis=1)
+    # With n draws no rank is below 1 or above n: nothing lies beyond 1 / (n + 1) and n / (n + 1).
+    edges = 1 / (num_samples + 1), num_samples / (num_samples + 1)
+    # A share of n draws has a standard deviation of at most 0.3, its mean over 20,000 of 0.002.
+    np.testing.assert_allclose(below, np.clip(levels, *edges), atol=5 * 0.002)
 
 
 def test_no_steps_are_like_steps_but_for_their_number(exact):

@@ -29,18 +29,25 @@ def free_energy(
     *,
     prior: Any = None,
     num_samples: int = 1,
+    is_paired: bool = False,
     kl_weight: float | Float[Array, ""] = 1.0,
 ) -> FreeEnergy:
     """F_t = -E_q[log p(x_t | x_<t, z_<=t)] + KL(q(z_t) || p(z_t | x_<t, z_<t))   (paper, eq. 9).
 
     The expectation is a mean over `num_samples` reparameterised draws; the KL is analytic
-    where a closed form exists and estimated from the same draws otherwise. `q` comes first
-    because it is what we differentiate. `prior` saves computing `model.prior(state)` again.
-    `kl_weight` anneals the KL during training; at 1, F_t bounds -log p(x_t | x_<t, z_<t).
+    where a closed form exists and estimated from the same draws otherwise. With `is_paired`
+    each draw is joined by its mirror image in the mean of q (`distributions.sample_pair`): twice
+    the draws, and far less noise. `q` comes first because it is what we differentiate. `prior`
+    saves computing `model.prior(state)` again. `kl_weight` anneals the KL during training; at 1,
+    F_t bounds -log p(x_t | x_<t, z_<t).
     """
     p = model.prior(state) if prior is None else prior
     keys = jax.random.split(key, num_samples)
-    zs = jax.vmap(lambda k: distributions.sample(q, k))(keys)
+    if is_paired:
+        pairs = jax.vmap(lambda k: distributions.sample_pair(q, k))(keys)
+        zs = jax.tree.map(lambda one, other: jnp.concatenate([one, other]), *pairs)
+    else:
+        zs = jax.vmap(lambda k: distributions.sample(q, k))(keys)
     log_likelihood = jax.vmap(lambda z: distributions.log_prob(model.emission(state, z), x))(zs)
     reconstruction = -jnp.mean(log_likelihood)
     if distributions.has_analytic_kl(q, p):

@@ -143,7 +143,7 @@ def _predict(
         variance = variance + jnp.var(means, axis=0, ddof=1)
     quantiles = jnp.zeros((0, *mean.shape), mean.dtype)
     if samples is not None:
-        quantiles = jnp.quantile(samples, jnp.array(levels, samples.dtype), axis=0)
+        quantiles = predictive_quantiles(samples, levels)
     return Predicted(mean, variance, quantiles, levels)
 
 
@@ -251,6 +251,21 @@ def require_levels(levels: Any) -> tuple[float, ...]:
     return tuple(values.tolist())
 
 
+def predictive_quantiles(
+    samples: Float[Array, "num_samples *event"], levels: Sequence[float]
+) -> Float[Array, "num_levels *event"]:
+    """The values below which one more draw lies with the probabilities `levels`.
+
+    One more draw has each rank among n with the same probability 1 / (n + 1), so that of level p
+    is the one of rank p (n + 1). The quantiles of the draws themselves lie further in: a band of
+    90% between those of 128 would hold 88.6%.
+    """
+    count = samples.shape[0]
+    ranks = np.clip(np.asarray(levels, float) * (count + 1), 1, count)
+    among_draws = (ranks - 1) / max(count - 1, 1)
+    return jnp.quantile(samples, jnp.asarray(among_draws, samples.dtype), axis=0)
+
+
 @eqx.filter_jit
 def _forecast(
     filter: AbstractFilter,
@@ -268,7 +283,7 @@ def _forecast(
         return simulate(model, state, horizon, key_simulate, us)
 
     samples, means, _ = jax.vmap(future)(jax.random.split(key, num_samples))
-    quantiles = jnp.quantile(samples, jnp.array(levels, samples.dtype), axis=0)
+    quantiles = predictive_quantiles(samples, levels)
     return Forecast(samples, jnp.mean(means, axis=0), quantiles, levels)
 
 

@@ -1,6 +1,7 @@
 """Runs with damaged files, full disks and closed folders: refused or mended, nothing is lost."""
 
 import contextlib
+import json
 import os
 import resource
 import shutil
@@ -14,6 +15,8 @@ from safetensors.numpy import save_file
 from commands import command
 from songs import LAST, NUM_EPOCHS, TINY, contents, newest
 from varfilter import _saved
+from varfilter.runs import Run
+from varfilter.runs.checksums import sealed
 from varfilter.training.checkpoints import CHECKPOINT, kept_checkpoints
 
 pytestmark = pytest.mark.usefixtures("as_users_run_it")
@@ -184,8 +187,8 @@ def test_a_folder_that_is_read_only(unbroken, songs, closed):
     data = shutil.copy(songs, closed / "songs.npz")
     (closed / "runs").mkdir()
     run = Path(shutil.copytree(unbroken[0], closed / "runs" / "begun"))
-    record = (run / "run.json").read_text()
-    (run / "run.json").write_text(record.replace(str(songs), str(data)))
+    record = json.dumps(Run.load(run).record).replace(str(songs), str(data))
+    (run / "run.json").write_bytes(sealed(json.loads(record), indent=1))
     close(closed)
     before = contents(closed)
     with not_as_root():

@@ -407,8 +407,8 @@ def test_bad_sources_are_refused(own, tmp_path):
         (own["folder"],): ["4 music files", "4 sound files", "`midi_folder` or `audio_folder`"],
         (own["sounds"] / "0.wav",): ["single sound file", "`audio_folder`"],
         (own["songs"], "--size", 3): ["is music", "'size'", "--steps-per-beat"],
-        (own["readings.csv"], "--time", "whn"): ["whn"],
-        (own["readings.csv"], "--at", "x"): ["`at`"],
+        (own["readings.csv"], "--time", "whn"): ["`--time` names", "whn"],
+        (own["readings.csv"], "--at", "x"): ["`--at`"],
     }
     for arguments, words in cases.items():
         code, out, err = command("data", "check", *arguments)

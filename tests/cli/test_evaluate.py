@@ -120,11 +120,11 @@ def test_scores_that_there_cannot_be(run, tmp_path):
         score_run(Run.load(run), num_particles=4)
     code, _, err = command("evaluate", run, "--num-particles", 0)
     assert code == 2
-    assert "`num_particles`" in err
+    assert "`--num-particles`" in err
     assert not (run / "evaluation-test.json").exists()
     code, _, err = command("evaluate", run, "--num-iterations", 0)
     assert code == 2
-    assert "`num_iterations`" in err
+    assert "`--num-iterations`" in err
     code, _, err = command("evaluate", run, "--split", "tset")
     assert code == 2
     assert "tset" in err

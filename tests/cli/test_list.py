@@ -30,6 +30,12 @@ def test_list(monkeypatch, tmp_path):
     assert jsb["num_parameters"] == found["srnn-nottingham-avf"]["num_parameters"]
     assert 60 < jsb["cpu_minutes"] < 600
     assert jsb["h200_minutes"] == 3.3
+    # A preset for a few minutes is there for each.
+    minutes = {name: facts["small_cpu_minutes"] for name, facts in found.items()}
+    assert all(0 < each < 5 for each in minutes.values() if each is not None)
+    # The baseline of SVG was not timed at that size.
+    untimed = [name for name, each in minutes.items() if each is None]
+    assert untimed == ["svg-kth-baseline", "svg-weizmann-baseline"]
     code, out, _ = command("list")
     assert code == 0
     for name in EXPERIMENTS:
@@ -37,6 +43,8 @@ def test_list(monkeypatch, tmp_path):
     assert "6.97 (7.1)" in out
     assert "3 min" in out
     assert "timit-sample (not here)" in out
+    for name in ("small", "paper"):
+        assert f"--preset {name}" in out
 
 
 def test_sizes_are_told_without_the_data(songs):
@@ -49,7 +57,7 @@ def test_sizes_are_told_without_the_data(songs):
     )
     model, filter, _ = experiment.build(load(experiment.data))
     arrays = [x for x in jax.tree.leaves((model, filter)) if isinstance(x, jax.Array)]
-    assert num_parameters(experiment) == sum(x.size for x in arrays)
+    assert num_parameters(experiment).total == sum(x.size for x in arrays)
 
 
 def test_parameters_that_are_listed_are_those_of_the_models():
@@ -60,7 +68,8 @@ def test_parameters_that_are_listed_are_those_of_the_models():
         case = experiment.model, experiment.filter, entry and entry.observation
         if case not in counted:
             counted[case] = num_parameters(experiment)
-        assert parameters(name) == counted[case], name
+        found = counted[case]
+        assert parameters(name) == (None if found is None else found.total), name
 
 
 @needs_data

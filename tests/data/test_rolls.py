@@ -14,7 +14,8 @@ from real_data import DATA, needs_data
 from refusals import refuses
 from varfilter.data import Scaling, whole_sequences
 from varfilter.data.dataset import SPLITS
-from varfilter.data.rolls import read_plain_pickle, read_rolls
+from varfilter.data.plain_pickle import read_plain_pickle
+from varfilter.data.rolls import read_rolls
 from varfilter.distributions import Bernoulli
 
 pytestmark = pytest.mark.usefixtures("as_users_run_it")

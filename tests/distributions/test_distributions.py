@@ -254,6 +254,32 @@ def test_a_tree_of_distributions_is_their_product():
     assert not np.allclose(twins[0], twins[1])
 
 
+def test_a_pair_of_draws_is_mirrored_where_the_family_is_symmetric():
+    joint = vf.Joint((NORMAL,), ((0, 1, 2),))
+    tree = {"normal": NORMAL, "gaussian": GAUSSIAN, "vector": joint}
+    first, second = distributions.sample_pair(tree, jax.random.key(5))
+    for name in ("normal", "gaussian"):
+        middle = (first[name] + second[name]) / 2
+        np.testing.assert_allclose(middle, tree[name].mean, atol=1e-5)
+        assert not np.allclose(first[name], second[name])
+    # A family that does not say that it is symmetric is drawn from twice.
+    assert not joint.is_symmetric
+    assert not np.allclose(first["vector"] + second["vector"], 2 * joint.mean, atol=1e-3)
+
+
+@pytest.mark.parametrize("distribution", [NORMAL, GAUSSIAN], ids=["Normal", "Gaussian"])
+def test_a_mirrored_draw_is_a_draw(distribution):
+    """As many standard deviations from the mean as any, with the covariance it should have."""
+    keys = jax.random.split(jax.random.key(6), 20_000)
+    draws = jax.jit(jax.vmap(lambda key: distributions.sample_pair(distribution, key)[1]))(keys)
+    draws = np.asarray(draws, float)
+    spread = np.sqrt(np.asarray(distribution.variance, float))
+    error = (draws.mean(0) - distribution.mean) / spread
+    # Five standard errors of a mean, and of a variance, of 20,000 draws.
+    assert np.abs(error).max() < 5 / 20_000**0.5
+    np.testing.assert_allclose(draws.var(0), spread**2, rtol=5 * (2 / 20_000) ** 0.5)
+
+
 def test_stabilised_holds_the_spread_and_changes_nothing_else():
     wild = vf.Normal(MEAN, jnp.array([-1e3, 0.5, 1e3]))
     np.testing.assert_array_equal(wild.stabilised().log_var, [-15.0, 0.5, 5.0])

@@ -16,7 +16,9 @@ from varfilter.inference import (
     LSTMPosterior,
     MeanNormalized,
     MLPPosterior,
+    NormAndLog,
     PrecisionWeightedErrors,
+    Shift,
     SignedLog,
 )
 from varfilter.models.linear_gaussian import kalman_update
@@ -49,8 +51,9 @@ INFERENCES = {
     "GradientDescent": lambda model: vf.GradientDescent(num_iterations=10, num_samples=4),
     "Amortized": lambda model: vf.Amortized(MLPPosterior(model, hidden_size=8, key=KEY)),
     "Recurrent": lambda model: vf.Recurrent(LSTMPosterior(model, hidden_size=8, key=KEY)),
-    "Iterative": lambda model: vf.Iterative(
-        model, hidden_size=8, num_iterations=2, normalize=SignedLog(), key=KEY
+    "Iterative": lambda model: vf.Iterative(model, hidden_size=8, num_iterations=2, key=KEY),
+    "Highway": lambda model: vf.Iterative(
+        model, hidden_size=8, signal=Gradients(), normalize=LayerNorm(), update=Highway, key=KEY
     ),
     "LearnedStep": lambda model: vf.Iterative(
         model, hidden_size=8, update=LearnedStep, encode_observation=True, key=KEY
@@ -172,6 +175,7 @@ def test_iterative_with_a_plain_step_is_gradient_descent(build):
         hidden_size=4,
         num_iterations=6,
         num_samples=3,
+        signal=Gradients(),
         update=lambda hidden_size, parameter_size, *, key: PlainStep(0.05),
         key=KEY,
     )
@@ -204,7 +208,7 @@ def test_inference_starts_at_the_prior():
     def both(key):
         found = inference.infer(model, state, None, observation, key)
         first = jax.random.fold_in(key, 0)
-        return found, vf.free_energy(prior, model, state, observation.x, first)
+        return found, vf.free_energy(prior, model, state, observation.x, first, is_paired=True)
 
     found, at_prior = both(KEY)
     np.testing.assert_allclose(found.free_energies[0], at_prior.total, rtol=1e-6)
@@ -304,6 +308,20 @@ def test_signed_log_is_odd_monotone_and_tame():
     np.testing.assert_allclose(value, np.sign(term) * np.log1p(np.abs(term)), rtol=1e-6)
 
 
+@pytest.mark.parametrize("scale", [1e-36, 1e-12, 1.0, 1e12, 1e36])
+def test_norm_and_log_has_the_direction_at_unit_size_and_the_size_as_a_log(scale):
+    term = np.float32(scale) * np.array([3.0, -1.0, 4.0, 1.0, -5.0], np.float32)
+    direction, log = np.split(np.asarray(NormAndLog()(jnp.asarray(term)), float), 2)
+    # No float of a normal size has a square that is lost: a few roundings of 6e-8.
+    np.testing.assert_allclose(np.mean(direction**2), 1.0, rtol=1e-5)
+    np.testing.assert_allclose(direction / direction[0], term / term[0], rtol=1e-5)
+    np.testing.assert_allclose(log, np.sign(term) * np.log1p(np.abs(term.astype(float))), rtol=1e-5)
+    one = np.asarray(NormAndLog()(jnp.asarray(term[1:2])), float)
+    np.testing.assert_allclose(one, [-1.0, -np.log1p(scale)], rtol=1e-5)
+    np.testing.assert_array_equal(NormAndLog()(jnp.zeros(3)), 0.0)
+    assert np.isfinite(NormAndLog()(jnp.array([3e38, -1e38, 1e-38]))).all()
+
+
 def test_mean_normalized_posteriors_have_standard_means():
     model = linear_gaussian(latent=4)
     inference = vf.Iterative(model, hidden_size=8, update=MeanNormalized.of(Highway), key=KEY)
@@ -329,7 +347,7 @@ def test_another_number_of_iterations_shares_the_weights():
         inference.with_num_iterations(0)
 
 
-@pytest.mark.parametrize("update", [Highway, LearnedStep], ids=["Highway", "LearnedStep"])
+@pytest.mark.parametrize("update", [Shift, Highway, LearnedStep], ids=lambda u: u.__name__)
 def test_a_posterior_stays_finite_under_extreme_observations(update):
     """Up to 10^12 standard deviations away: log-variances in their range, means finite."""
     model = deep_markov()
@@ -346,11 +364,14 @@ def test_a_posterior_stays_finite_under_extreme_observations(update):
         assert np.isfinite(q.mean).all()
 
 
-def test_a_spike_does_not_poison_the_steps_after_it():
-    """With `Highway`, whose means are bounded by its own; the next steps are scored as usual."""
+@pytest.mark.parametrize("update", [Shift, Highway], ids=lambda u: u.__name__)
+def test_a_spike_does_not_poison_the_steps_after_it(update):
+    """What either adds to a mean is bounded by its own; the next steps are scored as usual."""
     model = deep_markov()
     xs = np.array(observations(model, 8))
-    filter = vf.VariationalFilter(vf.Iterative(model, hidden_size=8, num_iterations=3, key=KEY))
+    filter = vf.VariationalFilter(
+        vf.Iterative(model, hidden_size=8, num_iterations=3, update=update, key=KEY)
+    )
     _, calm = vf.run(filter, model, xs, KEY)
     xs[2] = 1e12
     _, spiked = vf.run(filter, model, xs, KEY)

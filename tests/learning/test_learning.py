@@ -91,6 +91,21 @@ def test_time_parallel_gradients_equal_step_by_step_ones_in_double_precision(num
         assert max(gradient_distances(worlds.srnn, num_iterations, has_x0=True)) < 1e-10
 
 
+def test_learning_meets_the_states_that_filtering_meets():
+    """What is missing, of the first observation too, is drawn in both, by the same numbers."""
+    model = worlds.srnn()
+    filter = vf.VariationalFilter(vf.Iterative(model, hidden_size=7, key=KEY))
+    batch = batch_with_gaps(model, has_x0=True)
+    problems, _, _ = time_parallel.record_problems(
+        model, filter, batch, KEY, jnp.ones(()), complete=False
+    )
+    for number, key in enumerate(jax.random.split(KEY, 2)):
+        belief, _ = vf.run(filter, model, batch.xs[number, :5], key, x0=batch.x0[number])
+        state = jax.tree.map(lambda leaf, n=number: leaf[n, 5], problems.state)
+        # Two programs for the same 32-bit numbers.
+        assert worlds.relative_distance(state, belief.carry.state) < 1e-5
+
+
 def test_step_by_step_gradient_is_the_derivative_of_the_free_energy():
     # θ's gradient by finite differences of the mean F_t, the q_t and z_t held where they were.
     # Central differences of step 1e-5 err by about 1e-10 (step^2) + 1e-11 (rounding / step).

@@ -107,7 +107,7 @@ def avf():
 def test_slices_of_phi_use_every_problem_once(avf):
     """While phi stands still, the gradients of the slices average to that of all problems."""
     model, filter, xs = avf
-    whole = vf.TimeParallel(theta=None, phi=KEEP)
+    whole = vf.TimeParallel(theta=None, phi=KEEP, num_phi_steps=1)
     sliced = vf.TimeParallel(theta=None, phi=ADD, num_phi_steps=4)
     want, _ = whole.update(whole.init(model, filter), xs, KEY)
     got, metrics = sliced.update(sliced.init(model, filter), xs, KEY)
@@ -206,7 +206,7 @@ def test_the_kl_weight_weighs_the_kl_and_nothing_else():
 def test_the_kl_weight_reaches_gradients_and_metrics(avf):
     """The gradient is linear in the weight where q is held fixed: here q = p, so it vanishes."""
     model, _, xs = avf
-    learner = vf.TimeParallel(theta=KEEP, phi=KEEP)
+    learner = vf.TimeParallel(theta=KEEP, phi=KEEP, num_phi_steps=1)
     iterative = vf.VariationalFilter(vf.Iterative(model, hidden_size=4, num_layers=1, key=KEY))
     results = {}
     for weight in (0.0, 1.0):

@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 
 import varfilter as vf
+from disks import full_disk
 from plants import plant
 from refusals import refuses
 from varfilter.data import (
@@ -332,11 +333,14 @@ def test_sound_is_heard_again_and_clipping_is_counted(tmp_path):
     with pytest.warns(UserWarning, match="^2 of 40 samples are louder"):
         write_samples(tmp_path / "a.wav", made, [xs])
     assert read_audio(tmp_path / "a.wav").samples[:3].tolist() == [32767, -32768, 3]
-    (tmp_path / "a.wav.partial").symlink_to("/dev/full")
     before = (tmp_path / "a.wav").read_bytes()
-    refuses(
-        lambda: write_samples(tmp_path / "a.wav", made, [0.0 * xs]), OSError, "a.wav", "No space"
-    )
+    with full_disk():
+        refuses(
+            lambda: write_samples(tmp_path / "a.wav", made, [0.0 * xs]),
+            OSError,
+            "a.wav",
+            "No space",
+        )
     assert (tmp_path / "a.wav").read_bytes() == before
     assert os.listdir(tmp_path) == ["a.wav"]
 

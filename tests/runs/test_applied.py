@@ -227,6 +227,55 @@ def test_a_forecast_goes_on_where_the_data_end(world, varfilter, tmp_path):
     assert_rows_agree(rows, parsed(out.read_text()))
 
 
+ABSURD = (2e6, -2e6, 1e19, -1e19, 1e30, 3e38, -3e38, 1e300)
+
+
+def test_no_reading_stops_a_live_stream(world, varfilter, tmp_path):
+    """Nine pumps with the same readings, but for one: missing, or absurd, a million standard
+    deviations (of 2 degrees) and more. 1e300 is no 32-bit number; it counts as the largest."""
+    rng = np.random.default_rng(1)
+    warm, is_on = np.round(20.0 + rng.normal(0.0, 2.0, 58), 3), rng.integers(0, 2, 58)
+    lines, text = [], ["pump,when,is_on,warm"]
+    for name, absurd in (("clean", None), *((f"{value:g}", value) for value in ABSURD)):
+        for t in range(58):
+            reading = absurd if t == 7 else float(warm[t])
+            on = None if t == 7 and absurd is None else int(is_on[t])
+            line = {"pump": name, "when": t * 0.5, "is_on": on, "warm": reading}
+            lines.append(json.dumps(line))
+            text.append(",".join("" if v is None else str(v) for v in line.values()))
+    words = ("filter", world / "run", "-", *OPTIONS)
+    code, out, err = varfilter(*words, lines="\n".join(lines))
+    assert (code, err) == (0, "")
+    assert "NaN" not in out
+    assert "Infinity" not in out
+    rows = parsed(out)
+    pumps = {
+        name: [row for row in rows if row["pump"] == name] for name in {r["pump"] for r in rows}
+    }
+    assert len(pumps) == 1 + len(ABSURD)
+    never = pumps.pop("clean")[-1]
+    for name, found in pumps.items():
+        # The first step is given; nothing else is missing of any row, that of the outlier included.
+        assert all(value is not None for row in found[1:] for value in row.values()), name
+        surprises = [row["surprise"] for row in found[1:]]
+        assert np.argmax(surprises) == 6, name
+        # Fifty readings later, a twentieth of the spread of a prediction at the most.
+        for column in ("warm", "is_on"):
+            off = abs(found[-1][f"{column}_mean"] - never[f"{column}_mean"])
+            assert off <= 0.05 * never[f"{column}_std"], name
+            spread = found[-1][f"{column}_std"]
+            assert spread == pytest.approx(never[f"{column}_std"], rel=0.05), name
+    at = [pumps[f"{value:g}"][7]["surprise"] for value in (2e6, 1e19, 1e30, 3e38)]
+    assert at == sorted(set(at))
+    # A file says the same.
+    path = tmp_path / "absurd.csv"
+    path.write_text("\n".join(text) + "\n")
+    code, out, err = varfilter("filter", world / "run", path, *OPTIONS)
+    assert (code, err) == (0, "")
+    by_name = sorted(parsed(out), key=lambda row: (row["pump"], row["when"]))
+    assert_rows_agree(sorted(rows, key=lambda row: (row["pump"], row["when"])), by_name)
+
+
 BAD = {
     "{warm: 1}": "is not JSON",
     "[1, 2]": "must be an object",
@@ -279,16 +328,16 @@ def test_refusals_are_a_line_and_exit_code_2(world, varfilter, tmp_path):
         (("filter", tmp_path, new), "not the folder of a run"),
         (("filter", run, new, "--out", tmp_path / "x.txt"), "must end in .jsonl"),
         (("filter", run, new, "--out", tmp_path / "none" / "x.csv"), "no folder"),
-        (("filter", run, new, "--seed", "-1"), "`seed`"),
-        (("filter", run, new, "--num-samples", "0"), "`num_samples`"),
-        (("filter", run, new, "--num-particles", "0"), "`num_particles`"),
-        (("forecast", run, new, "--horizon", "1", "--num-particles", "-3"), "`num_particles`"),
-        (("filter", run, new, "--levels", "5"), "`levels`"),
+        (("filter", run, new, "--seed", "-1"), "`--seed`"),
+        (("filter", run, new, "--num-samples", "0"), "`--num-samples`"),
+        (("filter", run, new, "--num-particles", "0"), "`--num-particles`"),
+        (("forecast", run, new, "--horizon", "1", "--num-particles", "-3"), "`--num-particles`"),
+        (("filter", run, new, "--levels", "5"), "`--levels`"),
         (("forecast", run, new, "--horizon", "0"), "`--horizon`"),
         (("forecast", run, other, "--horizon", "1"), "lacks the columns"),
         (("sample", run, "--out", tmp_path / "x.mid"), "must end in one of .csv"),
         (("sample", tmp_path / "none"), "does not exist"),
-        (("sample", run, "--num-steps", "0"), "`num_steps`"),
+        (("sample", run, "--num-steps", "0"), "`--num-steps`"),
     ]:
         code, out, err = varfilter(*words)
         assert (code, out) == (2, ""), words
@@ -389,8 +438,8 @@ def test_film(varfilter, tmp_path):
         images.fromarray(frame[0]).save(tmp_path / "frames" / f"{i}.png")
     out = tmp_path / "film.npz"
     words = ("filter", tmp_path / "run", tmp_path / "frames", "--out", out, "--num-samples", "2")
-    code, _, err = varfilter(*words)
-    assert (code, err) == (0, "")
+    code, printed, err = varfilter(*words)
+    assert (code, printed, err) == (0, "", f"3 rows written to {out}\n")
     with np.load(out) as found:
         assert found["prediction"].shape == (3, 1, 8, 8)
         assert np.isnan(found["surprise"][0])

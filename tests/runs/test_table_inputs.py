@@ -114,7 +114,7 @@ def test_commands(folder, tmp_path):
     )
     message = refuse("forecast", folder, table, "--horizon", 6)
     assert "valve" in message
-    assert "`inputs`" in message
+    assert "`--inputs`" in message
     message = refuse("forecast", folder, table, "--horizon", 7, "--inputs", ahead)
     assert "of 6 steps" in message
 

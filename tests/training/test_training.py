@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import equinox as eqx
 import jax
@@ -19,6 +20,7 @@ from safetensors.numpy import save_file
 import varfilter as vf
 from refusals import refuses
 from varfilter.data import Dataset, Family, Ragged, RandomWindows, Scaling
+from varfilter.training import updates
 from varfilter.training.checkpoints import (
     Checkpoint,
     keep_checkpoint,
@@ -90,13 +92,33 @@ def unbroken():
 def test_a_checkpoint_resumes_to_the_bit(unbroken, tmp_path):
     learned, free_energies = unbroken
     assert len(free_energies) == 7
-    # Stopped in the middle of a dispatch, and of another.
+    # Stopped in the middle of a dispatch, and of another; and with one update a dispatch, which is
+    # the same program, so that how long they take has no influence on the numbers.
     learning, first = fitted(num_updates=4, updates_per_dispatch=3)
     save_checkpoint(tmp_path / "a", Checkpoint(learning, 4, {}))
     learning = load_checkpoint(tmp_path / "a", begun(LEARNER)).state
-    learning, second = fitted(learning, updates_per_dispatch=3)
+    learning, second = fitted(learning, updates_per_dispatch=3, seconds_per_dispatch=0.0)
     assert first + second == free_energies
     assert_same_bits(learning, learned)
+
+
+def test_as_many_updates_a_dispatch_as_take_the_time(monkeypatch):
+    """By a clock on which an update takes a tenth of a second, and compiling 100 s."""
+    now = [0.0]
+    monkeypatch.setattr(updates, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    pace = updates._Pace(most=50, seconds=1.0, together=False)
+    counts, first = [], 7
+    for seconds in [100.1] + [None] * 5 + [8.0, 0.5, 0.1, 0.1]:
+        count = pace.end(first) - first
+        with pace.timed(count):
+            now[0] += 0.1 * count if seconds is None else seconds
+        counts.append(count)
+        first += count
+    # Twice as many each time, up to a second; fewer after one that took eight.
+    assert counts == [1, 1, 2, 4, 8, 8, 8, 1, 2, 4]
+    assert pace.end(first) - first == 8
+    grid = updates._Pace(most=50, seconds=None, together=False)
+    assert [grid.end(first) for first in (0, 49, 50, 120)] == [50, 50, 100, 150]
 
 
 def test_how_updates_are_dispatched_changes_nothing(unbroken):
@@ -172,7 +194,7 @@ class TestCheckpoints:
         newest.write_bytes(whole)
         assert newest_checkpoint(tmp_path, self.like)[0].step == 2
         # What a crash in the middle of writing leaves behind is no checkpoint.
-        newest.with_name(newest.name + ".partial").write_bytes(whole[:100])
+        newest.with_name(newest.name + ".1-0123abcd.partial").write_bytes(whole[:100])
         assert newest_checkpoint(tmp_path, self.like)[0].step == 2
 
     def test_refusals(self, tmp_path):
@@ -312,6 +334,7 @@ def test_refusals():
 
     refuses(call(num_updates=0), ValueError, "`num_updates`", "0")
     refuses(call(updates_per_dispatch=-1), ValueError, "`updates_per_dispatch`")
+    refuses(call(seconds_per_dispatch=-1.0), ValueError, "`seconds_per_dispatch`", "-1.0")
     refuses(call(windows=RandomWindows(dataset(), 1, 3)), ValueError, "`windows`", "at least 2")
     refuses(lambda: Annealing(-1), ValueError, "`num_epochs`", "-1")
     short = dataset(lengths=(1, 1))

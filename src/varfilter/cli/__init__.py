@@ -1,19 +1,22 @@
 """The command line: the first word says the command, whose module alone is imported."""
 
+import errno
 import importlib
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 # Where each command is, and what it does in one line.
 COMMANDS = {
-    "demo": ("checks:Demo", "train, filter, forecast and find a fault; writes a page"),
+    "demo": ("checks:Demo", "train, filter, forecast, find a fault; writes a page"),
     "doctor": ("checks:Doctor", "check the mathematics on this machine's hardware"),
     "list": ("listing:ListExperiments", "the experiments that have a name"),
-    "train": ("train:Train", "train an experiment, or on your own data; go on with a run"),
+    "train": ("train:Train", "train on your own data, or an experiment; go on"),
+    "repair": ("repair:Repair", "put right what is damaged in a run's folder"),
     "evaluate": ("evaluate:Evaluate", "score a run on whole held-out sequences"),
-    "filter": ("apply:Filter", "predict each step of new data, and say how surprising it was"),
+    "filter": ("apply:Filter", "predict each step of new data; how surprising it was"),
     "forecast": ("apply:Forecast", "how new data may go on: means and quantiles"),
     "sample": ("apply:Sample", "sequences that a trained model makes up"),
     "report": ("reports:Report", "one page on a run, or on several side by side"),
@@ -29,42 +32,60 @@ WITHOUT_PROGRAMS = {"list", "data list", "data fetch", "data check", "data show"
 GROUPS = {"data": "Data sets: those that have a name, and your own files and folders."}
 
 DESCRIPTION = "Learn deep state-space models from sequences, and filter with them online."
-EXAMPLES = """examples:
-  varfilter demo --out page --seed 1
-  varfilter doctor --json           the same for programs; exit code 1 if a check fails
-  varfilter train srnn-jsb-avf      every field is an option (--help after the name)
-  varfilter train readings.csv      train on your own table
-  varfilter train runs/srnn-jsb-avf go on with a run
-  varfilter evaluate runs/srnn-jsb-avf
-  varfilter filter runs/readings new.csv --out filtered.csv
-  varfilter forecast runs/readings new.csv --horizon 24
-  varfilter sample runs/srnn-jsb-avf --out tune.mid
-  varfilter report runs/srnn-jsb-avf
-  varfilter reproduce table-3
-  varfilter data list
+EXAMPLES = {
+    "": """examples:
+  varfilter train readings.csv
+  varfilter filter runs/readings new.csv --out filtered.csv""",
+    "data": """examples:
   varfilter data fetch jsb
   varfilter data check recordings
-  varfilter data show readings.csv --out readings.png
-  varfilter --version
-"""
-HELP = {"-h", "--help"}
+  varfilter data show readings.csv --out readings.png""",
+}
+# What the system says of an output that takes no more: a full disk, or one that is gone.
+UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF})
+HELP = {"-h", "--help", "--help-all"}
 
 
 def main(words: Sequence[str] | None = None) -> None:
     """Run the command that the words say, those of the process by default, and exit with its code.
 
-    The help of `varfilter` itself is plain text: nobody waits for jax to read it.
+    The help of `varfilter` itself is plain text: nobody waits for jax to read it. A reader who
+    has seen enough (`| head`) ends a command with the code of the signal for it, as the shell's
+    own commands do; where nothing can be written, on a full disk, it is 2.
     """
+    _open_streams()
     try:
         code = _run(list(sys.argv[1:] if words is None else words))
         sys.stdout.flush()
-    except BrokenPipeError:  # `| head` has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
+    except BrokenPipeError:
+        _close_streams()
+        code = 128 + 13
     except KeyboardInterrupt:
         print("Interrupted.", file=sys.stderr)
         code = 130
+    except OSError as error:
+        _close_streams(but_errors=True)
+        is_output = error.errno in UNWRITABLE
+        reason = f"Standard output cannot be written to ({error.strerror})."
+        with suppress(OSError):
+            print(reason if is_output else error, file=sys.stderr)
+        code = 2
     sys.exit(code)
+
+
+def _open_streams() -> None:
+    """Let what is printed vanish where standard output or error were closed (`>&-`)."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+
+
+def _close_streams(*, but_errors: bool = False) -> None:
+    """Let what still waits to be printed vanish: Python would try again as it ends."""
+    with open(os.devnull, "w", encoding="utf-8") as nowhere:
+        for stream in (sys.stdout,) if but_errors else (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):  # in a test it is no file
+                os.dup2(nowhere.fileno(), stream.fileno())
 
 
 def _run(words: list[str]) -> int:
@@ -85,11 +106,22 @@ def _run(words: list[str]) -> int:
     if name not in COMMANDS:
         print(_unknown(name), file=sys.stderr)
         return 2
+    if name != "train":
+        return _command(name).main(f"varfilter {name}", rest)
+    from varfilter.cli.stopping import Stopping
+
+    # A signal is heeded from here on, before anything is imported that takes its time.
+    with Stopping() as stopping:
+        return _command(name).main(f"varfilter {name}", rest, stopping)
+
+
+def _command(name: str) -> Any:
+    """The class of a command; its module is imported now."""
     if name not in WITHOUT_PROGRAMS:
         from varfilter.cli.compiled import keep_compiled
 
         keep_compiled()  # before jax is imported, which reads where to keep them
-    return _imported(COMMANDS[name][0]).main(f"varfilter {name}", rest)
+    return _imported(COMMANDS[name][0])
 
 
 def _imported(reference: str) -> Any:
@@ -104,14 +136,12 @@ def _names(group: str) -> list[str]:
 
 
 def _help(group: str) -> str:
-    """The commands with a line each, and examples that can be pasted."""
+    """The commands with a line each, and examples that can be pasted; on a screen of 24 lines."""
     prefix = f"varfilter {group}".rstrip()
     lines = [f"usage: {prefix} COMMAND [OPTIONS]", "", GROUPS.get(group, DESCRIPTION), ""]
     lines += ["commands (each has its own --help):"]
     lines += [f"  varfilter {name:<12} {COMMANDS[name][1]}" for name in _names(group)]
-    first, *examples = EXAMPLES.splitlines()
-    lines += ["", first, *(line for line in examples if line.startswith(f"  {prefix} "))]
-    return "\n".join(lines)
+    return "\n".join([*lines, "", EXAMPLES[group]])
 
 
 def _unknown(name: str) -> str:

@@ -1,13 +1,14 @@
 """`varfilter filter`, `forecast` and `sample`: a trained run at work."""
 
 import sys
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
-from varfilter.cli.errors import refusals
+from varfilter.cli.errors import naming, refusals
 from varfilter.cli.options import (
     Command,
     Input,
@@ -20,12 +21,21 @@ from varfilter.cli.options import (
     named,
     require_place,
 )
+from varfilter.cli.output import say, tell
 
 SMALLER = "Give a smaller --num-particles or --num-samples."
 
 
+class AppliedCommand(Command):
+    """A command that applies a run to data."""
+
+    def flags(self) -> dict[str, str]:
+        """The options, and what the readers of new data call their place."""
+        return super().flags() | dict.fromkeys(("source", "path", "folder"), "INPUT")
+
+
 @dataclass(frozen=True)
-class Filter(Command):
+class Filter(AppliedCommand):
     """Filter new data with a trained run: the prediction of each step, and how surprising it was.
 
     INPUT is of the kind the run was trained on: a table, a MIDI file or rolls, a sound file, a
@@ -69,8 +79,7 @@ class Filter(Command):
 
     def __call__(self) -> int:
         """Run; returns the exit code."""
-        with refusals(SMALLER) as refused:
-            from varfilter.media import write_rows
+        with refusals(SMALLER, self.flags) as refused:
             from varfilter.runs.applied import apply_run, filter_data
 
             run = _opened(self.run, self.out)
@@ -83,14 +92,14 @@ class Filter(Command):
             }
             if self.input == "-":
                 live = _live(apply_run(run, **options), skip_bad_lines=self.skip_bad_lines)
-                write_rows(live.rows(sys.stdin.buffer), self.out)
+                _write(live.rows(sys.stdin.buffer), self.out)
                 return _code_after(live)
-            write_rows(filter_data(run, self.input, **options), self.out)
+            _write(filter_data(run, self.input, **options), self.out)
         return refused.code
 
 
 @dataclass(frozen=True)
-class Forecast(Command):
+class Forecast(AppliedCommand):
     """How data may go on: mean and quantiles of each step ahead, with a trained run.
 
     INPUT is as for `varfilter filter`; each of its sequences is filtered to its end, with as many
@@ -104,7 +113,7 @@ class Forecast(Command):
     examples:
       varfilter forecast runs/pumps new.csv --horizon 24
       varfilter forecast runs/pumps new.csv --horizon 24 --inputs plan.csv
-      varfilter forecast runs/pumps new.csv --horizon 24 --levels 0.1 0.9 --out ahead.csv
+      varfilter forecast runs/pumps new.csv --horizon 24 --out ahead.csv
     """
 
     run: RunFolder
@@ -130,9 +139,9 @@ class Forecast(Command):
 
     def __call__(self) -> int:
         """Run; returns the exit code."""
-        with refusals("Give a smaller --num-particles, --num-samples or --horizon.") as refused:
+        smaller = "Give a smaller --num-particles, --num-samples or --horizon."
+        with refusals(smaller, self.flags) as refused:
             from varfilter._arguments import require_positive
-            from varfilter.media import write_rows
             from varfilter.prediction import require_levels
             from varfilter.runs.applied import apply_run, forecast_data
 
@@ -147,15 +156,15 @@ class Forecast(Command):
             if self.input == "-":
                 live = _live(apply_run(run, **options), skip_bad_lines=self.skip_bad_lines)
                 rows = live.forecast_rows(sys.stdin.buffer, self.horizon, self.inputs)
-                write_rows(rows, self.out)
+                _write(rows, self.out)
                 return _code_after(live)
             rows = forecast_data(run, self.input, self.horizon, inputs=self.inputs, **options)
-            write_rows(rows, self.out)
+            _write(rows, self.out)
         return refused.code
 
 
 @dataclass(frozen=True)
-class Sample(Command):
+class Sample(AppliedCommand):
     """Sequences that a trained model makes up: music to hear, videos to watch, tables to open.
 
     Music is written as .mid, sound as .wav, videos as .gif, tables as .csv (or .jsonl, .parquet);
@@ -181,7 +190,7 @@ class Sample(Command):
 
     def __call__(self) -> int:
         """Run; returns the exit code."""
-        with refusals("Give a smaller --num-steps.") as refused:
+        with refusals("Give a smaller --num-steps.", self.flags) as refused:
             from varfilter.media import write_samples
             from varfilter.runs.applied import sample_run
             from varfilter.runs.run import Run
@@ -193,8 +202,7 @@ class Sample(Command):
             xs = sample_run(
                 run, self.num_steps, self.num_sequences, inputs=self.inputs, seed=self.seed
             )
-            for path in write_samples(out, run.template, xs):
-                print(path)
+            say(*write_samples(out, run.template, xs))
         return refused.code
 
 
@@ -206,29 +214,43 @@ def _opened(folder: Path, out: Path | None) -> Any:
     require_place(out)
     run = Run.load(folder)
     if out is not None:
-        require_ending(out, num_elements=run.medium.cell_size(run.template))
+        with naming(path="--out"):
+            require_ending(out, num_elements=run.medium.cell_size(run.template))
     return run
+
+
+def _write(rows: Iterable[Any], out: Path | None) -> None:
+    """Write rows to a file, and say so; or to standard output."""
+    from varfilter.media import write_rows
+
+    count = 0
+
+    def counted() -> Iterator[Any]:
+        nonlocal count
+        for row in rows:
+            count += 1
+            yield row
+
+    write_rows(counted(), out)
+    if out is not None:
+        tell(f"{count} row{'' if count == 1 else 's'} written to {out}")
 
 
 def _live(applied: Any, *, skip_bad_lines: bool) -> Any:
     """Build the filter of the lines of standard input; it reports bad ones on stderr."""
     from varfilter.runs.live import LiveFilter
 
-    return LiveFilter(applied, _tell, skip_bad_lines=skip_bad_lines)
-
-
-def _tell(message: str) -> None:
-    print(message, file=sys.stderr, flush=True)
+    return LiveFilter(applied, tell, skip_bad_lines=skip_bad_lines)
 
 
 def _code_after(live: Any) -> int:
     """The exit code after the last line."""
     if live.interrupted:
-        _tell("Interrupted.")
+        tell("Interrupted.")
         return 130
     if live.refused:
-        _tell("Stopped there. To leave such lines out and go on: --skip-bad-lines.")
+        tell("Stopped there. To leave such lines out and go on: --skip-bad-lines.")
         return 2
     if live.num_bad:
-        _tell(f"{live.num_bad} of {live.num_lines} lines were bad, and left out.")
+        tell(f"{live.num_bad} of {live.num_lines} lines were bad, and left out.")
     return 0

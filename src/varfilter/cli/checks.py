@@ -2,7 +2,6 @@
 
 import json
 import platform
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -12,6 +11,7 @@ from typing import Annotated, Any
 import tyro
 
 from varfilter.cli.options import Command, Number
+from varfilter.cli.output import tell
 
 
 @dataclass(frozen=True)
@@ -40,13 +40,13 @@ class Demo(Command):
         from varfilter.demo import run_demo
 
         if not 0 <= self.seed < 2**32:
-            print(f"`--seed` must lie in [0, 2^32); got {self.seed}.", file=sys.stderr)
+            tell(f"`--seed` must lie in [0, 2^32); got {self.seed}.")
             return 2
         try:
             run_demo(self.out, self.seed, effort=0.05 if self.quick else 1.0)
         except OSError as error:
             message = f"`--out {self.out}`: cannot write there ({error}). Give another folder."
-            print(message, file=sys.stderr)
+            tell(message)
             return 2
         return 0
 

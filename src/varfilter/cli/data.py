@@ -2,9 +2,8 @@
 
 import dataclasses
 import json
-import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,18 +11,24 @@ from typing import Annotated, Any
 
 import tyro
 
+from varfilter._text import pasteable, printable
+from varfilter.cli import usage
 from varfilter.cli.errors import refusals
 from varfilter.cli.options import (
     Command,
     Number,
     Split,
     cannot_write,
+    flags_of,
     named,
+    parsed_words,
     reading_options,
     require_options,
     require_place,
     whole_source,
 )
+from varfilter.cli.output import say, tell
+from varfilter.cli.usage import Option, Section
 
 Name = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
 NameOrPath = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME|PATH")]
@@ -68,10 +73,10 @@ class ListSets(Command):
             where = "not here" if entry.places else "simulated"
             if path := found[name]:
                 where = path.relative_to(folder).as_posix()
-            print(f"{name:<14} {counts:<14} {where}")
-            print(f"{'':<14} {entry.what}. Licence: {entry.licence}.")
-        print("\nThe numbers are of sequences: train/valid/test. To get a set: data fetch NAME")
-        print(f"The data folder is {folder}")
+            say(f"{name:<14} {counts:<14} {where}")
+            say(f"{'':<14} {entry.what}. Licence: {entry.licence}.")
+        say("", "The numbers are of sequences: train/valid/test. To get a set: data fetch NAME")
+        say(f"The data folder is {folder}")
         return 0
 
 
@@ -103,29 +108,40 @@ class Fetch(Command):
     again: bool = False
     """Get it even if it is there, and replace what is there by what came."""
 
+    max_gib: Annotated[float, tyro.conf.arg(metavar="X")] = 8.0
+    """How large a file from the network may be, in GiB."""
+
+    max_minutes: Annotated[float, tyro.conf.arg(metavar="X")] = 120.0
+    """How long a file may take to come; the next fetch goes on from there."""
+
     def __call__(self) -> int:
         """Run; returns the exit code."""
-        with refusals() as refused:
+        with refusals(options=self.flags) as refused:
             from varfilter.data.sets.fetch import fetch
             from varfilter.data.sets.registry import data_folder, entry_named, locate
 
             entry = entry_named(self.name)
             if not entry.places:
-                print(f"`{self.name}` is simulated: there is nothing to fetch.")
+                say(f"`{self.name}` is simulated: there is nothing to fetch.")
                 return 0
             folder = data_folder() if self.folder is None else self.folder.expanduser()
             was_there = locate(entry, folder) is not None and not self.again
             if entry.is_large and not was_there:
-                text = "Its recordings are decoded once and kept, which takes minutes."
-                print(text, file=sys.stderr)
+                tell("Its recordings are decoded once and kept, which takes minutes.")
             with _progress_bars() as progress:
                 path = fetch(
-                    self.name, folder, mirror=self.mirror, again=self.again, progress=progress
+                    self.name,
+                    folder,
+                    mirror=self.mirror,
+                    again=self.again,
+                    progress=progress,
+                    max_gib=self.max_gib,
+                    max_minutes=self.max_minutes,
                 )
-            print(f"`{self.name}` {'was there already' if was_there else 'is there'}: {path}")
-            print(f"licence: {entry.licence}")
+            say(f"`{self.name}` {'was there already' if was_there else 'is there'}: {path}")
+            say(f"licence: {entry.licence}")
             if folder != data_folder():
-                print(f"To use it from there: export VARFILTER_DATA={folder}")
+                say(f"To use it from there: export VARFILTER_DATA={pasteable(folder)}")
         return refused.code
 
 
@@ -140,7 +156,7 @@ class ReadCommand(Command):
     """Where a set that has a name lies, if not in the data folder."""
 
     @classmethod
-    def main(cls, prog: str, words: Sequence[str]) -> int:
+    def parsed(cls, prog: str, words: Sequence[str]) -> Any:
         """Parse the words after `prog`, with the options of each medium below its name."""
         from varfilter.media import MEDIA
 
@@ -151,11 +167,38 @@ class ReadCommand(Command):
             if not names <= seen:
                 fields.append((medium.name, options, dataclasses.field(default=options())))
             seen |= names
-        # The class's own name and text: they are its help.
+        # The class's own name: errors of the parser have it.
         parser = dataclasses.make_dataclass(
             cls.__name__, fields, bases=(cls,), frozen=True, namespace={"__doc__": cls.__doc__}
         )
-        return tyro.cli(parser, prog=prog, args=words, config=(tyro.conf.OmitArgPrefixes,))()
+        return parsed_words(parser, prog, words, dict, config=(tyro.conf.OmitArgPrefixes,))
+
+    @classmethod
+    def help(cls, prog: str, words: Sequence[str]) -> str:
+        """The page of help: with the options of the medium of a source that is among the words.
+
+        Without one, those of every medium by name alone, unless all was asked for.
+        """
+        own = Section("options", usage.options_of(cls))
+        media = _media_options([word for word in words if not word.startswith("-")])
+        if len(media) == 1 or usage.ALL in words:
+            sections = [Section(each.title, each.options, each.text) for each in media]
+            return usage.page(prog, cls.__doc__ or "", [own, *sections], words)
+        named = [
+            Option("", f"of {each.title}", "", ", ".join(option.shown for option in each.options))
+            for each in media
+        ]
+        more = "what they mean; or give a PATH with --help"
+        sections = [own, Section("options by the kind of the data", named)]
+        return usage.page(prog, cls.__doc__ or "", sections, words, more=more)
+
+    def flags(self) -> dict[str, str]:
+        """The options of the command and of every medium."""
+        options = [option for section in _media_options([]) for option in section.options]
+        # Arguments of the readers: which sequences are for what, and where the data lie.
+        readers = {"split": "--split-by", "path": "NAME|PATH", "folder": "NAME|PATH"}
+        own = usage.options_of(type(self), hidden=[section.title for section in _media_options([])])
+        return flags_of(options) | readers | flags_of(own)
 
     def meant(self) -> Any:
         """Build the source with the options that were given; refuse those of other media."""
@@ -184,7 +227,7 @@ class Check(ReadCommand):
       varfilter data check jsb
       varfilter data check timit --at /media/TIMIT
       varfilter data check readings.csv --sequence machine --time when
-      varfilter data check readings.csv --time none --columns warm cold --kinds cold=count
+      varfilter data check readings.csv --columns warm cold --kinds cold=count
       varfilter data check recordings --rate 8000 --json
     """
 
@@ -193,7 +236,7 @@ class Check(ReadCommand):
 
     def __call__(self) -> int:
         """Run; returns the exit code."""
-        with refusals() as refused:
+        with refusals(options=self.flags) as refused:
             from varfilter.data.sets.checks import describe, without_steps
             from varfilter.media import load, medium_of
 
@@ -239,20 +282,34 @@ class Show(ReadCommand):
 
     def __call__(self) -> int:
         """Run; returns the exit code."""
-        with refusals() as refused:
+        with refusals(options=self.flags) as refused:
             from varfilter.media import load, picture
 
             require_place(self.out, FORMATS)
             dataset = load(self.meant())
-            for note in dataset.notes:
-                print(note, file=sys.stderr)
+            tell(*dataset.notes)
             figure = picture(dataset, split=self.split, seed=self.seed)
             try:
                 figure.savefig(self.out)
             except OSError as error:
                 raise cannot_write(self.out, str(error.strerror or error)) from None
-            print(self.out.resolve())
+            say(self.out.resolve())
         return refused.code
+
+
+def _media_options(words: Sequence[str]) -> list[Section]:
+    """The options of each medium's reader; of one alone where a word is a source of that medium."""
+    from varfilter.media import MEDIA, source_of
+
+    kinds = [medium.source for medium in MEDIA.values()]
+    for word in words[:1]:
+        with suppress(ValueError, OSError):
+            kinds = [type(source_of(word))]
+    sections = []
+    for kind in kinds:
+        options = usage.options_of(reading_options(kind, hidden=("at",)))
+        sections.append(Section(kind.medium, options, kind.__doc__ or ""))
+    return [section for section in sections if section.options]
 
 
 class _Nothing:
@@ -304,37 +361,31 @@ def _progress_bars() -> Iterator[Any]:
 
 def _print_numbers(numbers: dict[str, Any], ones: str) -> None:
     """Print what `describe` found as tables; `ones` is what people call elements that are 1."""
-    from rich.markup import escape
-
     shape = tuple(numbers["observation"])
-    print(f"{numbers['name']} ({numbers['medium']}): observations of shape {shape}")
+    say(f"{numbers['name']} ({numbers['medium']}): observations of shape {shape}")
     # One below another: a line has room for three numbers, not for ten.
     columns = [_in_words(shown, ones) for shown in numbers["splits"].values()]
     rows = [[what, *(_short(column.get(what)) for column in columns)] for what in columns[0]]
     _print_table(["", *numbers["splits"]], rows)
     if "columns" in numbers:
         cells = [
-            [escape(name), *map(_short, column.values())]
-            for name, column in numbers["columns"].items()
+            [name, *map(_short, column.values())] for name, column in numbers["columns"].items()
         ]
         _print_table(["column (train)", "family", "lowest", "highest", "mean", "missing"], cells)
     else:
-        print(f"family: {', '.join(numbers['family'])}")
+        say(f"family: {', '.join(numbers['family'])}")
     if numbers["rate"]:
-        print(f"rate: {numbers['rate']:g} rows in a second, {numbers['rows_per_step']} in a step")
-    print(f"sha256: {numbers['sha256']}")
-    for note in numbers["notes"]:
-        print(note)
-    for problem in numbers["problems"]:
-        print(f"PROBLEM: {problem}")
+        say(f"rate: {numbers['rate']:g} rows in a second, {numbers['rows_per_step']} in a step")
+    say(f"sha256: {numbers['sha256']}", *numbers["notes"])
+    say(*(f"PROBLEM: {problem}" for problem in numbers["problems"]))
 
 
 def _print_judgement(judgement: Any) -> None:
     if judgement is None:
         return
-    print("\n".join(judgement.lines))
+    say(*judgement.lines)
     good = "verified" if judgement.is_verified else "nothing wrong, not verified"
-    print(f"verdict: {good if judgement.is_good else 'WRONG'}")
+    say(f"verdict: {good if judgement.is_good else 'WRONG'}")
 
 
 def _in_words(shown: dict[str, Any], ones: str) -> dict[str, Any]:
@@ -363,9 +414,10 @@ def _short(cell: Any) -> str:
 
 def _print_table(header: list[str], rows: list[list[str]]) -> None:
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Column, Table
 
     table = Table(*(Column(title, overflow="fold") for title in header))
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*(escape(printable(cell)) for cell in row))
     Console().print(table)

@@ -1,98 +1,121 @@
-"""How a command ends early: errors of the user's are one line, and signals let it save first."""
+"""How a command ends that cannot do what it was asked: errors of the user's are one line."""
 
-import os
-import signal
-import sys
-import threading
+import ast
+import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import FrameType, TracebackType
 from typing import Any
+
+from varfilter.cli.output import tell
 
 
 @dataclass
 class Refused:
-    """The exit code of a command that went through `refusals`."""
+    """The exit code of a command that went through `refusals`.
+
+    `options` gives the options of the command by the names of the arguments that they become; it is
+    asked when there is something to tell.
+    """
 
     code: int = 0
+    options: Callable[[], Mapping[str, str]] = dict
+
+
+# A name in backticks, with what may stand behind it there: `step`, `kinds={'a': 'count'}`. Columns
+# of the user's stand in backticks too, behind that word.
+_ARGUMENT = re.compile(r"(?<!olumn )`([a-z_][a-z_.]*)((?:=|\[)[^`]*)?`(?: (?:is )?(?='))?")
+# Arguments that say which data are read: what follows them, in quotes, says it better.
+_PLACES = frozenset({"source", "path", "folder"})
+
+
+def in_options(message: str, options: Mapping[str, str]) -> str:
+    """The message of an error with the options that users type instead of Python's arguments.
+
+    `sequence` becomes `--data.sequence`, and `kinds={'a': 'count'}` becomes `--kinds a=count`.
+    """
+
+    def option(found: re.Match[str]) -> str:
+        name, value = found[1], found[2] or ""
+        after = found[0][found[0].rindex("`") + 1 :]
+        if name not in options:
+            return found[0]
+        if name in _PLACES and after and not options[name].startswith("-"):
+            return ""
+        return f"`{options[name]}{_as_word(value)}`{after}"
+
+    return _ARGUMENT.sub(option, message)
+
+
+def _as_word(value: str) -> str:
+    """A value as Python writes it behind an argument, as it is typed behind an option."""
+    if value in ("", "=True"):
+        return ""
+    if value == "=False":
+        return " none"
+    try:
+        found = ast.literal_eval(value[1:] if value.startswith("=") else value)
+    except (ValueError, SyntaxError):
+        return f" {value.strip('=[]')}"
+    if isinstance(found, dict):
+        return "".join(f" {key}={each}" for key, each in found.items())
+    return " " + " ".join(map(str, found if isinstance(found, list | tuple) else [found]))
+
+
+@contextmanager
+def naming(**options: str) -> Iterator[None]:
+    """Errors from within name these options, whatever the command calls these arguments."""
+    try:
+        yield
+    except (ValueError, TypeError, OSError) as error:
+        if len(error.args) == 1 and isinstance(error.args[0], str):
+            error.args = (in_options(error.args[0], options),)
+        raise
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
     if not issubclass(category, DeprecationWarning | PendingDeprecationWarning | FutureWarning):
-        print(message, file=sys.stderr)
+        tell(message)
 
 
 @contextmanager
 def refusals(
     smaller: str = "Give a smaller --size, a lower --rate, or fewer files.",
+    options: Callable[[], Mapping[str, str]] = dict,
 ) -> Iterator[Refused]:
     """One line on stderr for what the user can put right; `smaller` is said when memory is out.
 
-    Warnings are a line each, without the place in the code; what libraries announce to those who
-    call them (deprecations) is not for the users of a command.
+    The line names `options` where the library names the arguments that they became. Warnings are a
+    line each, without the place in the code; what libraries announce to those who call them
+    (deprecations) is not for the users of a command.
     """
-    refused = Refused()
+    refused = Refused(options=options)
+
+    def shown(message: Warning | str, *rest: Any, **more: Any) -> None:
+        _show_warning(in_options(str(message), refused.options()), *rest, **more)
+
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", UserWarning)
-            warnings.showwarning = _show_warning
+            warnings.showwarning = shown
             yield refused
     except BrokenPipeError:
         raise
     except (ValueError, TypeError, OSError, ImportError) as error:
-        print(error, file=sys.stderr)
+        # On one line, whatever a library wrote.
+        tell(in_options(" ".join(str(error).splitlines()), refused.options()))
         refused.code = 2
     except MemoryError as error:
-        print(
-            f"There is not enough memory for this ({str(error).rstrip('.') or 'out of memory'})."
-            f" {smaller}",
-            file=sys.stderr,
-        )
+        reason = str(error).rstrip(".") or "out of memory"
+        tell(f"There is not enough memory for this ({reason}). {smaller}")
         refused.code = 2
     except RuntimeError as error:
         # What the accelerator's runtime says when its memory is full.
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
-        print(f"The device has not enough memory for this. {smaller}", file=sys.stderr)
+        tell(f"The device has not enough memory for this. {smaller}")
         refused.code = 2
     except KeyboardInterrupt:
-        print("Interrupted.", file=sys.stderr)
+        tell("Interrupted.")
         refused.code = 130
-
-
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
-
-class Stopping:
-    """A context in which a first signal sets `is_asked`, and a second one interrupts at once.
-
-    An exception in the middle of an update could not save it; and while the device works no
-    exception would come through in any case.
-    """
-
-    def __init__(self):
-        self.is_asked = False
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> "Stopping":
-        if threading.current_thread() is threading.main_thread():
-            self._before = {number: signal.signal(number, self._ask) for number in SIGNALS}
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        for number, before in self._before.items():
-            signal.signal(number, before)
-
-    def _ask(self, number: int, frame: FrameType | None) -> None:
-        if self.is_asked:
-            raise KeyboardInterrupt
-        self.is_asked = True
-        # Not `print`: the signal may have come in the middle of one.
-        os.write(2, b"\nStopping after these updates; again to stop at once.\n")

@@ -2,17 +2,16 @@
 
 import json
 import math
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import tyro
-
+from varfilter.cli import usage
 from varfilter.cli.errors import refusals
 from varfilter.cli.options import Command, Number, Particles, RunFolder, Split, named
+from varfilter.cli.output import say, tell
 
 SMALLER = "Give a smaller --batch-size, or a smaller --num-particles."
 
@@ -62,14 +61,18 @@ class Evaluate(Command):
     @classmethod
     def main(cls, prog: str, words: Sequence[str]) -> int:
         """Parse the words after `prog`, and run; the scores keep the words."""
-        return tyro.cli(cls, prog=prog, args=words)((*prog.split(), *words))
+        if usage.is_asked(words):
+            return super().main(prog, words)
+        return cls.parsed(prog, words)((*prog.split(), *words))
 
     def __call__(self, words: Sequence[str] = ()) -> int:
         """Run; returns the exit code. `words` are put on record as the command that was given."""
-        with refusals(SMALLER) as refused:
+        with refusals(SMALLER, self.flags) as refused:
             from varfilter._arguments import require_positive
-            from varfilter.runs.run import Run, surroundings, write_whole
+            from varfilter.runs.folder import write_whole
+            from varfilter.runs.run import Run
             from varfilter.runs.scores import name_of, score_particles, score_run
+            from varfilter.runs.surroundings import surroundings
 
             run = Run.load(self.run)
             if self.num_particles is not None:
@@ -93,10 +96,9 @@ class Evaluate(Command):
             if is_elbo and self.num_particles != 1:
                 count = self.num_particles or run.medium.num_particles
                 seconds = time.perf_counter() - begin
-                print(
+                tell(
                     f"Scoring with {count} particles too, up to {count} times as long as the"
-                    f" {seconds:.0f} s so far; --num-particles 1 leaves it out.",
-                    file=sys.stderr,
+                    f" {seconds:.0f} s so far; --num-particles 1 leaves it out."
                 )
                 scores["particle_bound"] = score_particles(run, num_particles=count, **options)
                 write_whole(path, json.dumps(scores, indent=1) + "\n")
@@ -113,7 +115,7 @@ def _print(scores: dict[str, Any]) -> None:
         bound += f" with {scores['num_particles']} particles"
     if scores["num_iterations"] is not None:
         bound += f", {scores['num_iterations']} inference iteration(s)"
-    print(
+    say(
         f"{scores['experiment']} at step {scores['step']} on {scores['data']} ({scores['split']}):"
         f" {scores['num_sequences']} sequences, {scores['num_steps']} steps; {bound}"
     )
@@ -130,25 +132,25 @@ def _print(scores: dict[str, Any]) -> None:
         "as the paper's code averages": "nats_as_published",
     }
     corner = "nats per step" if density else ""
-    print(" ".join([corner.ljust(30), *(title.rjust(18) for title in columns)]))
+    say(" ".join([corner.ljust(30), *(title.rjust(18) for title in columns)]))
     for title, name in rows.items():
         cells = (_number(column.get(name)).rjust(18) for column in columns.values())
-        print(" ".join([title.ljust(30), *cells]))
+        say(" ".join([title.ljust(30), *cells]))
     if error is not None:
-        print(f"{'standard error over sequences':<30} {_number(error):>18}")
+        say(f"{'standard error over sequences':<30} {_number(error):>18}")
     if len(iterations := scores["nats_by_iteration"]) > 1:
         prior, *others = map(_number, iterations)
-        print(f"by iteration: {prior} at the prior, then {', '.join(others)}")
+        say(f"by iteration: {prior} at the prior, then {', '.join(others)}")
     if (reference := scores["reference"]) is not None:
-        print(
+        say(
             f"naive reference: {_number(reference['nats'])} nats per step, {reference['what']};"
             " a model must be below"
         )
-    print(f"prediction error, in the data's units: {_number(scores['prediction_error'])}")
+    say(f"prediction error, in the data's units: {_number(scores['prediction_error'])}")
     if density:
-        print("The data are quantised: F of densities = F of probabilities + n log(width).")
+        say("The data are quantised: F of densities = F of probabilities + n log(width).")
     if published and scores["split"] != "test":
-        print(f"The paper's number is of the test part; this is {scores['split']}.")
+        say(f"The paper's number is of the test part; this is {scores['split']}.")
 
 
 def _print_last(scores: dict[str, Any], path: Path) -> None:
@@ -156,11 +158,11 @@ def _print_last(scores: dict[str, Any], path: Path) -> None:
         by_step = _number(found["nats_by_step"])
         density = found["density"] or {}
         also = f"; of densities {_number(density['nats'])}" if density else ""
-        print(
+        say(
             f"{found['bound']} with {found['num_particles']} particles: {_number(found['nats'])}"
             f" nats per step ({by_step} with equal weight per step{also})"
         )
-    print(f"kept in {path}")
+    say(f"kept in {path}")
 
 
 def _number(value: float | None) -> str:

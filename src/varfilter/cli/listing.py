@@ -33,25 +33,29 @@ class ListExperiments(Command):
 def _described() -> dict[str, dict[str, Any]]:
     from varfilter.data.sets.registry import CATALOGUE, data_folder, locate
     from varfilter.experiments import EXPERIMENTS
-    from varfilter.experiments.costs import cpu_gib, cpu_minutes, h200_minutes, parameters
+    from varfilter.experiments.costs import (
+        cpu_gib,
+        cpu_minutes,
+        h200_minutes,
+        num_updates,
+        parameters,
+    )
 
     folder, found = data_folder(), {}
     for name, experiment in EXPERIMENTS.items():
         # The user's own data are no entry, and always here.
         entry = CATALOGUE.get(experiment.data.source)
-        published, schedule = experiment.published, experiment.schedule
-        num_sequences = 1 if entry is None else entry.expected.sequences[0]
-        num_batches = -(-num_sequences // schedule.batch_size)
-        updates = schedule.num_epochs * schedule.updates_per_epoch(num_batches)
+        published, updates = experiment.published, num_updates(experiment)
         found[name] = {
             "data": experiment.data.source,
             "is_here": entry is None or not entry.places or bool(locate(entry, folder)),
             "num_parameters": parameters(name),
-            "num_epochs": schedule.num_epochs,
+            "num_epochs": experiment.schedule.num_epochs,
             "num_updates": updates,
             "h200_minutes": h200_minutes(name),
             "cpu_minutes": cpu_minutes(name, updates),
             "cpu_gib": cpu_gib(name),
+            "small_cpu_minutes": _small_minutes(name, experiment),
             "published": published
             and {
                 "table": published.table,
@@ -63,7 +67,19 @@ def _described() -> dict[str, dict[str, Any]]:
     return found
 
 
+def _small_minutes(name: str, experiment: Any) -> float | None:
+    """Minutes of the updates of the small preset on two cores."""
+    from varfilter.experiments.costs import cpu_minutes, num_updates
+    from varfilter.experiments.presets import with_preset
+
+    if experiment.preset == "small":
+        return cpu_minutes(name, num_updates(experiment))
+    return cpu_minutes(f"{name}-small", num_updates(with_preset(experiment, "small")))
+
+
 def _print(found: dict[str, dict[str, Any]]) -> None:
+    from varfilter.experiments.presets import PRESETS
+
     titles = ("experiment", "data", "parameters", "epochs", "updates", "on H200", "on CPU", "paper")
     rows: list[tuple[str, ...]] = [titles]
     for name, facts in found.items():
@@ -90,7 +106,12 @@ def _print(found: dict[str, dict[str, Any]]) -> None:
         print("  ".join(words).rstrip())
     print("\nTimes: of runs on one H200; of a few updates, times their number, on two CPU cores.")
     if memory := max(facts["cpu_gib"] or 0 for facts in found.values()):
-        print(f"* which takes up to {memory} GiB of memory there.")
+        print(f"* which takes up to {memory:g} GiB of memory there.")
+    small = [facts["small_cpu_minutes"] for facts in found.values()]
+    least, most = (_duration(pick(m for m in small if m)) for pick in (min, max))
+    for name, text in PRESETS.items():
+        print(f"--preset {name}: {text}.")
+    print(f"The small ones have {least} to {most} of updates on two cores.")
     print(
         "Paper: nats per step as printed (per step that was scored)."
         "\nTo get data: varfilter data fetch NAME. To begin: varfilter train EXPERIMENT"

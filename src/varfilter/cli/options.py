@@ -1,16 +1,22 @@
 """What commands share: their base class, common options, and an experiment on the command line."""
 
 import dataclasses
+import io
 import os
-import types
 import typing
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
+
+from varfilter.cli import usage
+from varfilter.cli.errors import in_options
+from varfilter.cli.output import tell
+from varfilter.cli.usage import Option, Section
 
 
 class Command(ABC):
@@ -19,11 +25,69 @@ class Command(ABC):
     @classmethod
     def main(cls, prog: str, words: Sequence[str]) -> int:
         """Parse the words after `prog`, and run; returns the exit code."""
-        return tyro.cli(cls, prog=prog, args=words)()
+        if usage.is_asked(words):
+            print(cls.help(prog, words))
+            return 0
+        return cls.parsed(prog, words)()
+
+    @classmethod
+    def parsed(cls, prog: str, words: Sequence[str]) -> Any:
+        """Parse the words after `prog`."""
+        return parsed_words(cls, prog, words, lambda: flags_of(usage.options_of(cls)))
+
+    @classmethod
+    def help(cls, prog: str, words: Sequence[str]) -> str:
+        """The page that `--help` and `--help-all` show."""
+        sections = [usage.Section("options", usage.options_of(cls))]
+        return usage.page(prog, cls.__doc__ or "", sections, words)
+
+    def flags(self) -> dict[str, str]:
+        """The options of the command by the names of the arguments that they become."""
+        return flags_of(usage.options_of(type(self)))
 
     @abstractmethod
     def __call__(self) -> int:
         """Run; returns the exit code."""
+
+
+def parsed_words(
+    kind: type[Any],
+    prog: str,
+    words: Sequence[str],
+    flags: Callable[[], Mapping[str, str]],
+    **more: Any,
+) -> Any:
+    """An object of a class whose fields are options; what is wrong with the words is told.
+
+    The parser draws boxes round what it says, and knows settings by the names of their fields;
+    `flags` gives the options by these.
+    """
+    said = io.StringIO()
+    try:
+        with redirect_stderr(said):
+            return tyro.cli(kind, prog=prog, args=words, **more)
+    except SystemExit:
+        for line in said.getvalue().splitlines():
+            text = line.strip("│").rstrip().removeprefix(" ")
+            # The lines between, and the one that holds the title.
+            if text.strip("─") and not text.startswith(("╭", "╰")):
+                tell(in_options(text, flags()))
+        raise
+
+
+def flags_of(options: Iterable[Option], words: Collection[str] = ()) -> dict[str, str]:
+    """Options by the names of their fields, whole (`schedule.num_steps`) and their ends alone.
+
+    Of several that end alike, those that are among the `words` that were typed.
+    """
+    flags = {each.name: each.flag or each.metavar for each in options}
+    ends: dict[str, list[str]] = {}
+    for name, flag in flags.items():
+        ends.setdefault(name.rpartition(".")[2], []).append(flag)
+    typed = {word.partition("=")[0] for word in words}
+    for name, some in ends.items():
+        flags.setdefault(name, " or ".join([flag for flag in some if flag in typed] or some))
+    return flags
 
 
 def named(metavar: str) -> Any:
@@ -82,7 +146,7 @@ def reading_options(source: type[Any], hidden: Collection[str] = ()) -> type[Any
         elif bool in typing.get_args(hint):
             fields.append((field.name, tyro.conf.FlagCreatePairsOff[bool], False))
         else:
-            metavar = field.metadata.get("metavar") or _metavar(hint)
+            metavar = field.metadata.get("metavar") or usage.metavar_of(hint)
             shown = Annotated[hint, named(metavar)]
             fields.append((field.name, shown, dataclasses.field(default=None)))
     return dataclasses.make_dataclass(
@@ -107,18 +171,6 @@ def require_options(source: Any, names: Iterable[str], prefix: str = "--") -> No
             )
 
 
-def _metavar(hint: Any) -> str:
-    """What an option of this type takes, for its help."""
-    choices = [each for each in typing.get_args(hint) if each is not types.NoneType]
-    kind = choices[0] if choices else hint
-    if typing.get_origin(kind) is Literal:
-        return "|".join(typing.get_args(kind))
-    if typing.get_origin(kind) is tuple:
-        first, last = typing.get_args(kind)
-        return f"{_metavar(first)} {'...' if last is ... else _metavar(last)}"
-    return {int: "N", float: "X"}.get(kind, "NAME")
-
-
 # An experiment on the command line.
 
 Method = Literal["avf", "baseline", "descent"]
@@ -131,6 +183,10 @@ class TrainOptions:
     out: Annotated[Path | None, named("DIR")] = None
     """The folder of the run (runs/NAME). A run that is there already goes on."""
 
+    preset: Annotated[Literal["small", "paper"] | None, named("small|paper")] = None
+    """Sizes and schedule: small is for two cores and some five minutes, paper the paper's (small
+    for your own data on a CPU, paper for an experiment that has a name)."""
+
     max_updates: Annotated[int | None, named("N")] = None
     """Stop when so many updates were made in all, before the schedule's end."""
 
@@ -138,7 +194,7 @@ class TrainOptions:
     """All randomness comes from this number: the same seed gives the same run."""
 
     checkpoint_seconds: Annotated[float, tyro.conf.arg(metavar="X")] = 30.0
-    """How often the state is saved, at most: what a crash may cost."""
+    """What a crash may cost, at most: the state is saved as often, in the background."""
 
     tensorboard: tyro.conf.FlagCreatePairsOff[bool] = False
     """Write the metrics to DIR/tensorboard too."""
@@ -153,11 +209,15 @@ class TrainOptions:
 
 @dataclass(frozen=True)
 class Target:
-    """What is to be trained: an experiment, the folder it goes to, and the run that is there."""
+    """What is to be trained: an experiment, the folder it goes to, and the run that is there.
+
+    `is_own` says whether it is on the user's own data, which the paper's protocol is not for.
+    """
 
     experiment: Any
     out: Path
     run: Any = None
+    is_own: bool = False
 
 
 def meant_by(word: str) -> Target:
@@ -172,13 +232,14 @@ def meant_by(word: str) -> Target:
         own_experiment,
     )
     from varfilter.media import source_of
+    from varfilter.runs.folder import is_run
     from varfilter.runs.run import Run
 
     path = Path(word).expanduser()
     is_name = word in EXPERIMENTS and word not in TEMPLATES
     if is_name or not (path.exists() or path.suffix):
         return Target(experiment_named(word), Path("runs") / word)
-    if path.is_dir() and (path / "run.json").exists():
+    if is_run(path):
         run = Run.load(path)
         return Target(run.experiment, path, run)
     if not path.exists():
@@ -187,14 +248,12 @@ def meant_by(word: str) -> Target:
             " of `varfilter list`."
         )
     name = path.resolve().name if path.is_dir() else path.stem
-    return Target(own_experiment(source_of(path)), Path("runs") / name)
+    return Target(own_experiment(source_of(path)), Path("runs") / name, is_own=True)
 
 
-def overridden(
-    target: Target, words: Sequence[str], *, prog: str = "", description: str = ""
-) -> tuple[Any, TrainOptions]:
+def overridden(target: Target, words: Sequence[str], *, prog: str = "") -> tuple[Any, TrainOptions]:
     """The experiment with the fields that were given, each of them an option; and how to train."""
-    experiment = _with_method(target.experiment, words)
+    experiment = with_method(target.experiment, words)
     source = experiment.data
     require_options(source, _names_of_data(words), "--data.")
     hidden = dataclasses.make_dataclass(
@@ -205,31 +264,62 @@ def overridden(
         namespace={"__doc__": source.__doc__},
     )
     own = {"data": (hidden, hidden(**vars(source)))} | {
-        name: (type(value), value)
-        for name in ("model", "filter", "optimizer", "schedule")
-        if (value := getattr(experiment, name)) is not None
+        name: (type(value), value) for name, value in _settings(experiment).items()
     }
     fields = [(name, kind, dataclasses.field(default=value)) for name, (kind, value) in own.items()]
     method = dataclasses.field(default=type(experiment.filter.inference).__name__.lower())
     parser = dataclasses.make_dataclass(
         "Train",
-        [("method", Annotated[Method, _METHOD], method), *fields],
+        [("method", Annotated[Method, tyro.conf.arg(help=_METHOD)], method), *fields],
         bases=(TrainOptions,),
         frozen=True,
         kw_only=True,
     )
-    given = tyro.cli(
+    given = parsed_words(
         parser,
-        prog=prog,
-        description=description,
-        args=words,
+        prog,
+        words,
+        lambda: experiment_flags(experiment, words),
         default=parser(seed=experiment.seed, out=target.out),
         config=(tyro.conf.AvoidSubcommands,),
     )
     chosen = {name: getattr(given, name) for name in own} | {"seed": given.seed}
     chosen["data"] = whole_source(type(source)(**vars(chosen["data"])))
-    options = {field.name: getattr(given, field.name) for field in dataclasses.fields(TrainOptions)}
-    return dataclasses.replace(experiment, **chosen), TrainOptions(**options)
+    training = {f.name: getattr(given, f.name) for f in dataclasses.fields(TrainOptions)}
+    return dataclasses.replace(experiment, **chosen), TrainOptions(**training)
+
+
+def experiment_options(experiment: Any) -> list[Section]:
+    """The options that the fields of an experiment are: first of the data, then of its settings."""
+    inference = type(experiment.filter.inference).__name__.lower()
+    method = Option("method", "--method", "avf|baseline|descent", f"{_METHOD} ({inference})")
+    training = usage.options_of(TrainOptions, default=TrainOptions(seed=experiment.seed))
+    source = experiment.data
+    # What has a path of its own lies nowhere else.
+    hidden = ("source", "at") if os.sep in source.source else ("source",)
+    data = usage.options_of(type(source), default=source, prefix="data.", hidden=hidden)
+    sections = [
+        Section("data", data, source.__doc__ or ""),
+        Section("training", [*training, method]),
+    ]
+    for name, settings in _settings(experiment).items():
+        options = usage.options_of(type(settings), default=settings, prefix=f"{name}.")
+        sections.append(Section(name, options, settings.__doc__ or ""))
+    return sections
+
+
+def experiment_flags(experiment: Any, words: Sequence[str]) -> dict[str, str]:
+    """The options of an experiment by the names of the arguments that they become."""
+    options = [each for section in experiment_options(experiment) for each in section.options]
+    # Arguments of the readers: which sequences are for what, and where the data lie.
+    places = dict.fromkeys(("source", "path", "folder"), "TABLE|FOLDER")
+    return {"split": "--data.split-by"} | flags_of(options, words) | places
+
+
+def _settings(experiment: Any) -> dict[str, Any]:
+    """The settings of an experiment by the name of the field that holds them."""
+    names = ("model", "filter", "optimizer", "schedule")
+    return {name: value for name in names if (value := getattr(experiment, name)) is not None}
 
 
 def whole_source(source: Any) -> Any:
@@ -239,23 +329,28 @@ def whole_source(source: Any) -> Any:
     return dataclasses.replace(source, at=str(Path(source.at).expanduser().resolve()))
 
 
-_METHOD = tyro.conf.arg(
-    help="How q is found; another one than the experiment's own has its own --filter.inference."
-    " options."
+_METHOD = (
+    "How q is found; another one than the experiment's own has its own --filter.inference. options."
 )
 
 
-def _with_method(experiment: Any, words: Sequence[str]) -> Any:
+def given_option(words: Sequence[str], name: str) -> str | None:
+    """What stands behind an option on which others depend, before all of them are parsed."""
+    given = None
+    for place, word in enumerate(words):
+        if word == name and place + 1 < len(words):
+            given = words[place + 1]
+        elif word.startswith(f"{name}="):
+            given = word.partition("=")[2]
+    return given
+
+
+def with_method(experiment: Any, words: Sequence[str]) -> Any:
     """The experiment with the method that was given: its fields are the options that there are."""
     from varfilter.experiments.settings import AVF, Baseline, Descent
 
     kinds = {"avf": AVF, "baseline": Baseline, "descent": Descent}
-    given = None
-    for place, word in enumerate(words):
-        if word == "--method" and place + 1 < len(words):
-            given = words[place + 1]
-        elif word.startswith("--method="):
-            given = word.partition("=")[2]
+    given = given_option(words, "--method")
     if given not in kinds or isinstance(experiment.filter.inference, kinds[given]):
         return experiment
     filter = dataclasses.replace(experiment.filter, inference=kinds[given]())

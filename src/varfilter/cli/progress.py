@@ -1,22 +1,29 @@
 """What training shows while it goes on: a live table on a terminal, else now and then a line."""
 
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from statistics import median
 from typing import Any
 
 import jax
 import numpy as np
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
+from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from varfilter._arguments import require_library
+from varfilter._text import printable
 from varfilter.cli.options import TrainOptions
+from varfilter.cli.output import tell
+from varfilter.cli.overview import Correction, say
+from varfilter.runs.judgements import collapse, rise
+from varfilter.runs.plan import Plan
 from varfilter.runs.run import Run
-from varfilter.runs.training import Event, Resumed, Stopped, Updated, Validated
+from varfilter.runs.training import Event, Resumed, Stopped, Updated, Validated, Validating
 
 # Between two lines where nobody watches, and between two pictures where somebody does.
 SECONDS_PER_LINE = 5.0
@@ -26,8 +33,11 @@ Show = Callable[[Event], Stopped | None]
 
 
 @contextmanager
-def shown_by(run: Run, options: TrainOptions) -> Iterator[Show]:
-    """A function that shows an event, and returns it if it is the end."""
+def shown_by(run: Run, options: TrainOptions, plan: Plan | None = None) -> Iterator[Show]:
+    """A function that shows an event, and returns it if it is the end.
+
+    What the `plan` expected is corrected once the first updates have shown their pace.
+    """
     console = Console(stderr=True)
     with ExitStack() as stack:
         viewers: list[Any] = []
@@ -36,6 +46,9 @@ def shown_by(run: Run, options: TrainOptions) -> Iterator[Show]:
         if not options.quiet:
             viewer = _Live if console.is_terminal else _Lines
             viewers.append(stack.enter_context(viewer(console, run, options.max_updates)))
+            if plan is not None:
+                viewers.append(Correction(plan))
+            viewers.append(_Warnings(run))
 
         def show(event: Event) -> Stopped | None:
             if isinstance(event, Resumed):
@@ -49,32 +62,59 @@ def shown_by(run: Run, options: TrainOptions) -> Iterator[Show]:
 
 def _print_resumed(event: Any, *, quiet: bool) -> None:
     for reason in event.refused:
-        print(f"A checkpoint was left out: {reason}", file=sys.stderr)
+        tell(f"A checkpoint was left out: {reason}")
     if not quiet or event.refused:
-        print(f"Going on from step {event.step}.", file=sys.stderr)
+        tell(f"Going on from step {event.step}.")
 
 
 class _Pace:
-    """Updates per second over the last while, without the compilation; and the time left."""
+    """The time that updates and validations take, without compiling; and the time left.
+
+    A program is compiled when it is first used: by the first updates, and others where an epoch's
+    last updates are fewer than usual, and by the first validation. What takes far longer than
+    usual is left out by taking medians.
+    """
 
     def __init__(self, max_updates: int | None):
         self.max_updates = max_updates
-        self.seen: deque[tuple[int, float]] = deque(maxlen=50)
+        self.seconds: deque[float] = deque(maxlen=50)
+        self.validations: deque[float] = deque(maxlen=10)
+        self.step = self.num_validated = 0
+        self.first: int | None = None
+        self.last = time.perf_counter()
 
-    def add(self, event: Updated) -> None:
-        self.seen.append((event.step, time.perf_counter()))
+    def add(self, event: Event) -> None:
+        """Take note of an event that took the time since the one before."""
+        now = time.perf_counter()
+        begin, self.last = self.last, now
+        if isinstance(event, Updated):
+            # The first ones are compiled.
+            if self.first is None:
+                self.first = event.step
+            else:
+                self.seconds.append((now - begin) / max(event.step - self.step, 1))
+            self.step = event.step
+        elif isinstance(event, Validated):
+            self.num_validated += 1
+            if self.num_validated > 1:
+                self.validations.append(now - begin)
 
     @property
     def per_second(self) -> float | None:
-        if len(self.seen) < 2:
-            return None
-        (first, begin), (last, end) = self.seen[0], self.seen[-1]
-        return (last - first) / max(end - begin, 1e-9)
+        """Updates in a second, while there are updates."""
+        return 1.0 / max(median(self.seconds), 1e-9) if self.seconds else None
 
     def left(self, event: Updated) -> float | None:
         """Seconds to the end."""
         end = min(event.num_updates, self.max_updates or event.num_updates)
-        return None if self.per_second is None else max(end - event.step, 0) / self.per_second
+        if not self.seconds:
+            return None
+        per_update = median(self.seconds)
+        if self.validations and self.first is not None:
+            # As many more, for each update, as there were so far.
+            often = self.num_validated / max(self.step - self.first, 1)
+            per_update += often * median(self.validations)
+        return max(end - event.step, 0) * per_update
 
 
 class _Lines:
@@ -93,9 +133,9 @@ class _Lines:
         self._print()
 
     def show(self, event: Event) -> None:
+        self.pace.add(event)
         if isinstance(event, Updated):
             self.updated = event
-            self.pace.add(event)
         elif isinstance(event, Validated):
             self.waiting = self._line(event)
             if time.perf_counter() - self.last >= SECONDS_PER_LINE:
@@ -112,13 +152,14 @@ class _Lines:
         return (
             f"epoch {line['epoch']:g}, step {line['step']}{skipped}:"
             f" train {train.get('free_energy', float('nan')):.4f}{parts},"
-            f" valid {line['valid']['nats']:.4f}, best {line['best']:.4f} nats per step"
+            f" valid {line['valid']['nats']:.4f}{scored_part(line)},"
+            f" best {line['best']:.4f} nats per step"
             + (f"; {_duration(left)} left" if left else "")
         )
 
     def _print(self) -> None:
         if self.waiting is not None:
-            print(self.waiting, file=sys.stderr, flush=True)
+            tell(self.waiting)
             self.waiting, self.last = None, time.perf_counter()
 
 
@@ -126,9 +167,10 @@ class _Live:
     """A table that is drawn again and again in its place."""
 
     def __init__(self, console: Any, run: Run, max_updates: int | None):
-        self.name = run.experiment.name
+        self.name = escape(printable(run.experiment.name))
         self.pace = _Pace(max_updates)
         self.valid: dict[str, Any] | None = None
+        self.updated: Updated | None = None
         self.last = 0.0
         self.live = Live(console=console, auto_refresh=False)
         self.live.update(f"{self.name}: compiling ...", refresh=True)
@@ -142,13 +184,21 @@ class _Live:
         self.live.__exit__(*error)
 
     def show(self, event: Event) -> None:
-        if isinstance(event, Validated):
-            self.valid = event.line
-        if not isinstance(event, Updated):
-            return
         self.pace.add(event)
-        if time.perf_counter() - self.last >= SECONDS_PER_PICTURE:
-            self.live.update(self._picture(event), refresh=True)
+        if isinstance(event, Updated):
+            self.updated = event
+        elif isinstance(event, Validated):
+            self.valid = event.line
+        if self.updated is None:
+            return
+        if isinstance(event, Validating):
+            text = f"validating {event.num_sequences:,} of {event.of:,} sequences ..."
+            self.live.update(Group(self._picture(self.updated), Text(text)), refresh=True)
+            return
+        # The last validation is always shown: what is printed below the picture agrees with it.
+        is_due = time.perf_counter() - self.last >= SECONDS_PER_PICTURE
+        if is_due or not isinstance(event, Updated):
+            self.live.update(self._picture(self.updated), refresh=True)
             self.last = time.perf_counter()
 
     def _picture(self, event: Updated) -> Table:
@@ -169,8 +219,26 @@ class _Live:
         picture.add_row("gradients", f"{norms}; {event.num_skipped} updates skipped")
         if self.valid is not None:
             nats, best = self.valid["valid"]["nats"], self.valid["best"]
-            picture.add_row("validation", f"last {nats:.4f}, best {best:.4f} nats per step")
+            text = f"last {nats:.4f}, best {best:.4f} nats per step{scored_part(self.valid)}"
+            picture.add_row("validation", text)
         return picture
+
+
+class _Warnings:
+    """Says once what is bad about the validations so far, when it becomes so."""
+
+    def __init__(self, run: Run):
+        self.run = run
+        self.said: set[Any] = set()
+
+    def show(self, event: Event) -> None:
+        if not isinstance(event, Validated):
+            return
+        lines = self.run.metrics()
+        for judge in (rise, collapse):
+            if judge not in self.said and (text := judge(lines)) is not None:
+                say([("warning:", text)])
+                self.said.add(judge)
 
 
 class _Scalars:
@@ -200,6 +268,12 @@ def _scalars(run: Run) -> Iterator[_Scalars]:
         yield _Scalars(writer)
     finally:
         writer.close()
+
+
+def scored_part(line: dict[str, Any]) -> str:
+    """How much of the validation part was scored, if not all of it."""
+    count, of = line["valid"].get("num_sequences"), line["valid"].get("of")
+    return "" if of in (None, count) else f" ({count:,} of {of:,} sequences)"
 
 
 def _duration(seconds: float) -> str:

@@ -1,14 +1,19 @@
 """`varfilter report` and `varfilter reproduce`: pages on runs, and on what the paper shows."""
 
-import sys
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 
 from varfilter.cli.errors import refusals
-from varfilter.cli.options import Command, Number, Particles, Split, named
+from varfilter.cli.options import Command, Number, Particles, Split, TrainOptions, named
+from varfilter.cli.output import say, tell
+from varfilter.cli.stopping import STOPPED, Stopping
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,7 @@ class Report(Command):
 
     def __call__(self) -> int:
         """Run; returns the exit code."""
-        with refusals("Give a smaller --num-particles.") as refused:
+        with refusals("Give a smaller --num-particles.", self.flags) as refused:
             from varfilter.report import report
             from varfilter.runs.run import Run
 
@@ -58,7 +63,7 @@ class Report(Command):
                 seed=self.seed,
                 num_particles=self.num_particles,
             )
-            print(f"page: {out.resolve()}")
+            say(f"page: {out.resolve()}")
         return refused.code
 
 
@@ -66,8 +71,9 @@ class Report(Command):
 class Reproduce(Command):
     """Train what a table or a figure of the paper needs, and put ours beside the paper's.
 
-    What was begun goes on, what is trained is not trained again; a data set that is not here
-    is left out, with the reason. Writes WHAT.html, WHAT.md and WHAT.json, prints the table.
+    First it says what it will train, and how long that is expected to take here. What was begun
+    goes on, what is trained is not trained again; a data set that is not here is left out, with
+    the reason. Writes WHAT.html, WHAT.md and WHAT.json, prints the table.
 
     examples:
       varfilter reproduce table-3
@@ -94,17 +100,57 @@ class Reproduce(Command):
 
     def __call__(self) -> int:
         """Run; returns the exit code."""
-        with refusals("Give another machine: the sizes are the paper's.") as refused:
+        smaller = "Give another machine: the sizes are the paper's."
+        # Before anything is imported that takes its time.
+        with Stopping() as stopping, refusals(smaller, self.flags) as refused:
             from varfilter.report import reproduce
+            from varfilter.report.paper_tables import terminal_table
+            from varfilter.report.reproduction import Interrupted
 
-            page = reproduce(
-                self.what,
-                self.out,
-                runs=self.runs,
-                max_updates=self.max_updates,
-                at_hand=self.at_hand,
-                tell=lambda text: print(text, file=sys.stderr),
-            )
-            print(page.with_suffix(".md").read_text(encoding="utf-8"))
-            print(f"page: {page.resolve()}")
+            try:
+                page = reproduce(
+                    self.what,
+                    self.out,
+                    runs=self.runs,
+                    max_updates=self.max_updates,
+                    at_hand=self.at_hand,
+                    tell=tell,
+                    watch=partial(_watched, stopping, self),
+                )
+            except Interrupted:
+                say(f"Stopped, and saved. To go on: {self.command()}")
+                return STOPPED
+            numbers = json.loads(page.with_suffix(".json").read_text(encoding="utf-8"))
+            say("", numbers["title"], "", *terminal_table(numbers), "", f"page: {page.resolve()}")
         return refused.code
+
+    def command(self) -> str:
+        """The words that were typed, to be typed again."""
+        words = ["varfilter", "reproduce", self.what, "--out", str(self.out)]
+        words += [] if self.runs is None else ["--runs", str(self.runs)]
+        words += [] if self.max_updates is None else ["--max-updates", str(self.max_updates)]
+        return shlex.join([*words, *(["--at-hand"] if self.at_hand else [])])
+
+
+@contextmanager
+def _watched(stopping: Stopping, command: Reproduce, run: Any, events: Any) -> Iterator[Any]:
+    """Show a training as `varfilter train` does; a signal saves it first."""
+    from varfilter.cli.progress import shown_by
+    from varfilter.runs.training import Stopped
+
+    print(f"\n{run.experiment.name}:", file=sys.stderr)
+    stopping.save_with(events.leave, lambda: f"Stopped, and saved. To go on: {command.command()}")
+    with shown_by(run, TrainOptions(max_updates=command.max_updates)) as show:
+
+        def seen(event: Any) -> bool:
+            if stopping.is_asked and not isinstance(event, Stopped):
+                stopping.take_over()
+                return True
+            show(event)
+            if isinstance(event, Stopped):
+                print(f"Done at step {event.step}: {event.reason}.", file=sys.stderr)
+            return False
+
+        yield seen
+    # What was trained is on the disk: a signal need not wait for anything.
+    stopping.save_with(lambda: None, lambda: f"Stopped. To go on: {command.command()}")

@@ -1,6 +1,5 @@
 """`varfilter train`: an experiment by name, the user's own data, or a run that goes on."""
 
-import sys
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -8,8 +7,22 @@ from typing import Annotated, Any
 
 import tyro
 
-from varfilter.cli.errors import Stopping, refusals
-from varfilter.cli.options import Command, Target, TrainOptions, meant_by, overridden
+from varfilter._text import pasteable
+from varfilter.cli import usage
+from varfilter.cli.errors import refusals
+from varfilter.cli.options import (
+    Command,
+    Target,
+    TrainOptions,
+    experiment_flags,
+    experiment_options,
+    meant_by,
+    overridden,
+    with_method,
+)
+from varfilter.cli.output import say, tell
+from varfilter.cli.presets import with_preset_given
+from varfilter.cli.stopping import STOPPED, Stopping
 
 SMALLER = (
     "Give a smaller --schedule.batch-size or --schedule.num-steps, or smaller sizes of the model."
@@ -20,18 +33,16 @@ SMALLER = (
 class Train(TrainOptions, Command):
     """Train: an experiment by its name, your own table or recordings, or a run begun earlier.
 
-    Every field of the experiment is an option; `varfilter train EXPERIMENT --help` lists them
+    Every field of the experiment is an option; `varfilter train EXPERIMENT --help-all` lists them
     with their values. The run goes to a folder: its settings, metrics, checkpoints, and the
     best model by validation. It may be stopped at any moment (Ctrl-C) and goes on to the bit
     where it was.
 
     examples:
-      varfilter list
-      varfilter train srnn-jsb-avf
-      varfilter train srnn-jsb-avf --out runs/five --filter.inference.num-iterations 5
-      varfilter train srnn-jsb-avf --optimizer.theta.learning-rate 3e-4 --schedule.num-epochs 50
-      varfilter train srnn-jsb-avf --method descent --max-updates 100
+      varfilter train srnn-jsb-avf --preset small
       varfilter train readings.csv --data.sequence pump --data.time when
+      varfilter train srnn-jsb-avf --out runs/five --schedule.num-epochs 50
+      varfilter train srnn-jsb-avf --method descent --max-updates 100
       varfilter train runs/srnn-jsb-avf
     """
 
@@ -41,24 +52,30 @@ class Train(TrainOptions, Command):
     """A name of `varfilter list`, a table, a folder of recordings, or the folder of a run."""
 
     @classmethod
-    def main(cls, prog: str, words: Sequence[str]) -> int:
-        """Parse the first word, which says what the options are, then those; and train."""
-        if {"-h", "--help"}.issuperset(words):
-            return super().main(prog, ["--help"])
+    def main(cls, prog: str, words: Sequence[str], stopping: Stopping | None = None) -> int:
+        """Parse the first word, which says what the options are, then those; and train.
+
+        `stopping` says when a signal has come; without it they do what they do elsewhere.
+        """
+        if not words or {*usage.SHORT, usage.ALL}.issuperset(words):
+            print(cls.help(prog, words))
+            return 0
         word, *rest = words
         if word.startswith("-"):
-            print(
+            tell(
                 f"The experiment comes first: `varfilter train EXPERIMENT {word} ...`."
-                " `varfilter list` shows the names.",
-                file=sys.stderr,
+                " `varfilter list` shows the names."
             )
             return 2
         with refusals(SMALLER) as refused:
-            target = meant_by(word)
-            experiment, options = overridden(
-                target, rest, prog=f"{prog} {word}", description=_description(target.experiment)
-            )
-            return _train(replace(target, experiment=experiment), options)
+            target = with_preset_given(meant_by(word), rest)
+            given = with_method(target.experiment, rest)
+            if usage.is_asked(rest):
+                print(_help(f"{prog} {pasteable(word)}", given, rest))
+                return 0
+            refused.options = lambda: experiment_flags(given, rest)
+            experiment, chosen = overridden(target, rest, prog=f"{prog} {pasteable(word)}")
+            return _train(replace(target, experiment=experiment), chosen, stopping or Stopping())
         return refused.code
 
     def __call__(self) -> int:
@@ -66,13 +83,16 @@ class Train(TrainOptions, Command):
         return self.main("varfilter train", [self.what])
 
 
-def _train(target: Target, options: TrainOptions) -> int:
+def _train(target: Target, options: TrainOptions, stopping: Stopping) -> int:
     from varfilter._arguments import require_library, require_positive
+    from varfilter.cli.overview import overview
+    from varfilter.cli.overview import say as say_overview
     from varfilter.cli.progress import shown_by
     from varfilter.devices import in_any_process, is_first_process
     from varfilter.media import load
+    from varfilter.runs.plan import plan_run, updates_made
     from varfilter.runs.run import Run
-    from varfilter.runs.training import train_run
+    from varfilter.runs.training import Stopped, train_run
 
     experiment, out, earlier = target.experiment, options.out, target.run
     assert out is not None
@@ -84,6 +104,7 @@ def _train(target: Target, options: TrainOptions) -> int:
         )
     if options.tensorboard:
         require_library("tensorboardX", extra="tensorboard")
+    stopping.is_alone = not options.distributed
     devices = _devices(experiment, together=options.distributed)
     if not is_first_process():
         options = replace(options, quiet=True, tensorboard=False)
@@ -92,8 +113,11 @@ def _train(target: Target, options: TrainOptions) -> int:
     else:
         dataset = load(experiment.data)
     run = Run.begin(out, experiment, dataset)
-    for note in () if options.quiet else dataset.notes:
-        print(note, file=sys.stderr)
+    plan = None
+    if not options.quiet:
+        done = updates_made(run.folder)
+        plan = plan_run(experiment, dataset, max_updates=options.max_updates, done=done)
+        say_overview(overview(run, dataset, plan))
     events = train_run(
         run,
         dataset,
@@ -101,29 +125,31 @@ def _train(target: Target, options: TrainOptions) -> int:
         seconds_per_checkpoint=options.checkpoint_seconds,
         devices=devices,
     )
+    stopping.save_with(events.leave, lambda: _how_to_go_on(run, _left(run)))
     stopped = None
     try:
         with (
-            shown_by(run, options) as show,
-            Stopping() as stopping,
+            shown_by(run, options, plan) as show,
             # Closed before anything else: what was learned is saved.
             closing(events),
         ):
             for event in events:
-                stopped = show(event)
                 # One process alone would leave the others waiting for its part of an update.
-                if in_any_process(stopping.is_asked):
+                if in_any_process(stopping.is_asked) and not isinstance(event, Stopped):
+                    stopping.take_over()
                     break
+                stopped = show(event)
     except OSError as error:
-        print(error, file=sys.stderr)
-        print(_how_to_go_on(run, "Training stopped; what was saved before is whole."))
+        tell(error)
+        if run.has_learned:  # else there is nothing to go on with, or it is elsewhere now
+            say(_how_to_go_on(run, "Training stopped; what was saved before is whole."))
         return 2
     if is_first_process():
         if stopped is None:
-            print(_how_to_go_on(run, "Stopped, and saved."))
+            say(_how_to_go_on(run, _left(run)))
         else:
-            _print_end(run, stopped)
-    return 130 if stopped is None else 0
+            _print_end(run, dataset, stopped)
+    return STOPPED if stopped is None else 0
 
 
 def _devices(experiment: Any, *, together: bool) -> Any:
@@ -138,17 +164,36 @@ def _devices(experiment: Any, *, together: bool) -> Any:
 
 
 def _how_to_go_on(run: Any, before: str) -> str:
-    return f"{before} To go on: varfilter train {run.folder}"
+    return f"{before} To go on: {run.command('train')}"
 
 
-def _print_end(run: Any, stopped: Any) -> None:
-    print(f"Done at step {stopped.step}: {stopped.reason}.")
-    print(f"run: {run.folder}")
-    if stopped.best.step:
-        print(
-            f"best validation: {stopped.best.valid:.4f} nats per step, at step {stopped.best.step}"
-        )
-    print(f"next: varfilter evaluate {run.folder}\n      varfilter report {run.folder}")
+def _left(run: Any) -> str:
+    return "Stopped, and saved." if run.has_learned else "Stopped; nothing was learned yet."
+
+
+def _print_end(run: Any, dataset: Any, stopped: Any) -> None:
+    from varfilter.cli.overview import say as say_overview
+    from varfilter.cli.progress import scored_part
+    from varfilter.runs.scores import judged_run
+
+    say(f"Done at step {stopped.step}: {stopped.reason}.", f"run: {run.folder}")
+    best, lines = stopped.best, run.metrics()
+    if best.step:
+        part = scored_part(lines[-1]) if lines else ""
+        full = "" if best.full is None else f", {best.full:.4f} on all"
+        say(f"best validation: {best.valid:.4f} nats per step{part}{full}, at step {best.step}")
+    say_overview([("warning:", text) for text in judged_run(run, dataset)], sys.stdout)
+    say(f"next: {run.command('evaluate')}", f"      {run.command('report')}")
+
+
+def _help(prog: str, experiment: Any, words: Sequence[str]) -> str:
+    """The options of training and of the data; those of the model and the rest if asked for all."""
+    text = f"{_description(experiment)}\n\nexample: {prog} --max-updates 100"
+    options = experiment_options(experiment)
+    first, rest = options[:2], options[2:]
+    others = ", ".join(f"--{each.title}.* ({len(each.options)})" for each in rest)
+    shown = options if usage.ALL in words else first
+    return usage.page(prog, text, shown, words, more=f"{others}, with their values")
 
 
 def _description(experiment: Any) -> str:
@@ -158,5 +203,5 @@ def _description(experiment: Any) -> str:
         paper = f" The paper ({published.table}) has {published.nats:g} nats per step."
     return (
         f"{experiment.name}: {type(experiment.model).__name__.removesuffix('Sizes')} on"
-        f" {experiment.data.source}.{paper} Every field is an option, here with its value."
+        f" {experiment.data.source}.{paper}"
     )

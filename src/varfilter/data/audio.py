@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from varfilter._arguments import require_all_positive, require_library, require_positive
+from varfilter.data.changes import SoundHeader, sound_changes
 from varfilter.data.dataset import SPLITS, Dataset, Family, Scaling
+from varfilter.data.limits import require_size
 from varfilter.data.recordings import Recording, decoded, names_of
 from varfilter.data.splits import split_by_file
 from varfilter.distributions import DiscretizedNormal, Normal
@@ -66,6 +68,11 @@ def read_audio(path: Path | str) -> Sound:
     with _opened(path) as file:
         rate, bits = file.samplerate, BITS.get(file.subtype, 16)
         distance = _distance_of(file.subtype, file.channels > 1)
+        # What is read, and the average of the channels.
+        needed = file.frames * (4 * file.channels + 12)
+        require_size(
+            f"{path} announces {file.frames} samples in {file.channels} channel(s)", needed
+        )
         samples = file.read(dtype="int16" if bits <= 16 else "float32")
     if _is_cut_off(path):
         raise ValueError(f"{path} is cut off: {len(samples)} samples are there. Copy it again.")
@@ -80,10 +87,12 @@ def read_audio(path: Path | str) -> Sound:
     return Sound(samples, rate, bits, distance)
 
 
-def resampled(samples: np.ndarray, from_rate: int, to_rate: int) -> np.ndarray:
+def resampled(
+    samples: np.ndarray, from_rate: int, to_rate: int, name: str = "The sound"
+) -> np.ndarray:
     """Bring a sound to another rate by a polyphase filter; int16 stays int16, rounded anew.
 
-    What lies above half of the lower rate is filtered out.
+    What lies above half of the lower rate is filtered out. `name` is what an error calls it.
     """
     require_all_positive(from_rate=from_rate, to_rate=to_rate)
     if from_rate == to_rate:
@@ -91,7 +100,12 @@ def resampled(samples: np.ndarray, from_rate: int, to_rate: int) -> np.ndarray:
     from scipy.signal import resample_poly
 
     common = math.gcd(from_rate, to_rate)
-    values = resample_poly(samples.astype(np.float64), to_rate // common, from_rate // common)
+    up, down = to_rate // common, from_rate // common
+    # SciPy's filter has 20 coefficients for each of the larger number.
+    needed = 8 * (len(samples) * (1 + 2 * up / down) + 80 * max(up, down))
+    what = f"{name} has {len(samples)} samples at {from_rate} Hz, asked for at {to_rate} Hz"
+    require_size(what, needed)
+    values = resample_poly(samples.astype(np.float64), up, down)
     return _stored(values, samples.dtype)
 
 
@@ -144,7 +158,8 @@ def audio_folder(
     paths = sound_files(folder)
     split_of = split_by_file(folder, {path: (path,) for path in paths}, fractions, seed, group)
     # From the headers: what is written file by file must be of one kind from the first on.
-    distance = _finest([_distance(path, rate) for path in paths])
+    headers = [_header(path) for path in paths]
+    distance = _finest([_distance_at(subtype, header, rate) for subtype, header in headers])
     sounds: dict[str, list[Recording]] = {split: [] for split in SPLITS}
     for path in paths:
         label = path.relative_to(folder).with_suffix("").as_posix()
@@ -158,6 +173,7 @@ def audio_folder(
         frame_size=frame_size,
         distance=distance,
         cache=cache,
+        notes=sound_changes([header for _, header in headers], rate),
     )
 
 
@@ -187,6 +203,7 @@ def sound_dataset(
     frame_size: int,
     distance: float | int | None = 1,
     cache: Path | str | None = None,
+    notes: tuple[str, ...] = (),
 ) -> Dataset:
     """Make a data set of recordings by split, scaled by the mean and spread of the training part.
 
@@ -217,6 +234,7 @@ def sound_dataset(
         names=names_of(sounds),
         rate=float(rate),
         medium="sound",
+        notes=notes,
     )
 
 
@@ -232,14 +250,19 @@ def _dtype(distance: float | int | None) -> type[np.int16] | type[np.float32]:
 
 def _at_rate(path: Path, rate: int, dtype: type[np.generic]) -> list[tuple[np.ndarray, int]]:
     sound = read_audio(path)
-    samples = resampled(sound.samples, sound.rate, rate)
+    samples = resampled(sound.samples, sound.rate, rate, str(path))
     return [(samples.astype(dtype, copy=False), rate)]
 
 
-def _distance(path: Path, rate: int) -> float | int | None:
-    """The distance of the levels of a file at that rate; read from its header alone."""
+def _header(path: Path) -> tuple[str, SoundHeader]:
+    """How the samples of a file are coded, and what else its header says."""
     with _opened(path) as file:
-        return _distance_of(file.subtype, file.channels > 1 or file.samplerate != rate)
+        return file.subtype, SoundHeader(file.samplerate, file.channels)
+
+
+def _distance_at(subtype: str, header: SoundHeader, rate: int) -> float | int | None:
+    """The distance of the levels of a file once it is at that rate."""
+    return _distance_of(subtype, header.channels > 1 or header.rate != rate)
 
 
 def _distance_of(subtype: str, is_mixed: bool) -> float | int | None:
@@ -333,7 +356,8 @@ def _sphere_header(path: Path) -> tuple[int, dict[str, str]]:
         length = file.read(len(SPHERE) + 8)[len(SPHERE) :].strip()
         size = int(length) if length.isdigit() else 0
         # Text of any language may stand in a comment: latin-1 reads every byte.
-        text = file.read(max(size - len(SPHERE) - 8, 0)).decode("latin-1")
+        rest = min(size, path.stat().st_size) - len(SPHERE) - 8
+        text = file.read(max(rest, 0)).decode("latin-1")
     fields: dict[str, str] = {}
     for line in text.splitlines():
         if line.strip() == "end_head" and size <= path.stat().st_size:
@@ -348,10 +372,11 @@ def _sphere_header(path: Path) -> tuple[int, dict[str, str]]:
 
 def _whole_field(name: str, fields: Mapping[str, str], path: Path) -> int:
     value = fields.get(name, "")
-    if not value.isdecimal() or int(value) < 1:
+    # Nine digits: what is more, no machine reads, and no library takes.
+    if not value.isdecimal() or len(value) > 9 or int(value) < 1:
         raise ValueError(
-            f"{path} has a bad SPHERE header: `{name}` must be a whole number, at least 1; got"
-            f" {value!r}. Repair or remove it."
+            f"{path} has a bad SPHERE header: `{name}` must be a whole number, at least 1 and of at"
+            f" most nine digits; got {value[:40]!r}. Repair or remove it."
         )
     return int(value)
 

@@ -203,24 +203,31 @@ def consecutive_windows(
 
 
 def whole_sequences(
-    dataset: Dataset, batch_size: int, *, split: str = "test", growth: float | int = 1.25
+    dataset: Dataset,
+    batch_size: int,
+    *,
+    split: str = "test",
+    growth: float | int = 1.25,
+    numbers: Sequence[int] | None = None,
 ) -> Iterator[tuple[np.ndarray, Batch]]:
     """Iterate over batches that hold every sequence once, whole, with others of about its length.
 
     Lengths are rounded up to a few values, 8 and then each `growth` times the one before, so
     that few programs are compiled and little is padded. Yields (the sequences' numbers, batch);
     the last batch of a length has empty places, all masked, numbered -1. A sequence too short
-    for one step is left out.
+    for one step is left out. `numbers` are the sequences to take (all).
     """
     require_all_positive(batch_size=batch_size)
     if not 1.0 < growth < np.inf:
         raise ValueError(f"`growth` must be greater than 1, and finite; got {growth!r}.")
     ragged = dataset.split(split)
     steps = ragged.lengths // dataset.rows_per_step
+    wanted = range(len(steps)) if numbers is None else set(numbers)
     buckets: dict[int, list[int]] = {}
     for number in np.argsort(steps, kind="stable").tolist():
-        if steps[number] > 0:
-            buckets.setdefault(_rounded_up(int(steps[number]), growth), []).append(number)
+        if steps[number] > 0 and number in wanted:
+            length = padded_length(int(steps[number]), growth)
+            buckets.setdefault(length, []).append(number)
 
     def batches() -> Iterator[tuple[np.ndarray, Batch]]:
         for length, numbers in buckets.items():
@@ -318,7 +325,8 @@ def _padded(
     )
 
 
-def _rounded_up(steps: int, growth: float | int) -> int:
+def padded_length(steps: int, growth: float | int) -> int:
+    """The length to which `whole_sequences` pads a sequence of so many steps."""
     length = 8
     while length < steps:
         length = math.ceil(length * growth)

@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import re
 import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -10,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from varfilter._arguments import kind, require_library
+from varfilter.data.changes import Notes, note_changes, notes_of
 from varfilter.data.dataset import SPLITS, Dataset, Family
+from varfilter.data.limits import require_size
 from varfilter.data.ragged import Ragged
 from varfilter.data.rolls import HIGHEST, LOWEST, NUM_KEYS
 from varfilter.data.splits import split_by_sequence
@@ -19,6 +22,12 @@ from varfilter.distributions import Bernoulli
 PERCUSSION = 9  # "channel 10", counted from 0
 MICROSECONDS_PER_BEAT = 500_000  # until a file says otherwise
 LONGEST = 1_000_000
+# A message takes three bytes or so in a file, and some hundred in memory.
+PER_BYTE = 300
+# A number of the format has four bytes, with seven bits in each.
+LARGEST = 2**28
+# Texts may have bytes above 127; so many that a number made of them would take minutes to read.
+ENDLESS = re.compile(rb"[\x80-\xff]{65536}")
 
 
 def midi_folder(
@@ -45,8 +54,15 @@ def midi_folder(
     semitones = _semitones(transpose)
     files = _midi_files(Path(folder), recursive)
     rolls: dict[str, np.ndarray] = {}
+    notes: list[Notes] = []
     for file in files:
-        rolls[file.relative_to(folder).as_posix()] = read_midi(
+        # Twice, since they are joined in the end; each moved copy is one more.
+        num_bytes = 2 * len(semitones) * sum(roll.nbytes for roll in rolls.values())
+        require_size(f"`folder` {str(folder)!r} has long songs, up to {file.name!r}", num_bytes)
+        parsed = _parsed(file)
+        notes.append(notes_of(parsed, LOWEST, HIGHEST, PERCUSSION))
+        rolls[file.relative_to(folder).as_posix()] = _roll(
+            parsed,
             file,
             steps_per_beat=steps_per_beat,
             seconds_per_step=seconds_per_step,
@@ -70,6 +86,9 @@ def midi_folder(
         names={split: tuple(parts[split]) for split in SPLITS},
         rate=None if seconds_per_step is None else 1.0 / seconds_per_step,
         medium="music",
+        notes=note_changes(
+            notes, percussion=percussion, step=_step_in_words(steps_per_beat, seconds_per_step)
+        ),
     )
 
 
@@ -91,18 +110,37 @@ def read_midi(
     """
     _require_resolution(steps_per_beat, seconds_per_step)
     path = Path(path)
-    file = _parsed(path)
+    return _roll(
+        _parsed(path),
+        path,
+        steps_per_beat=steps_per_beat,
+        seconds_per_step=seconds_per_step,
+        percussion=percussion,
+    )
+
+
+def _roll(
+    file: Any,
+    path: Path,
+    *,
+    steps_per_beat: int | float | None,
+    seconds_per_step: int | float | None,
+    percussion: bool,
+) -> np.ndarray:
+    """The roll of a file as mido reads it; `path` is what an error calls it."""
     notes, tempi, last_tick = _events(file, percussion)
     beats = np.append(notes[:, :2].ravel(), last_tick) / file.ticks_per_beat
     if seconds_per_step is None:
         times = beats * (1.0 if steps_per_beat is None else steps_per_beat)
     else:
         times = _seconds(beats, tempi, file.ticks_per_beat) / seconds_per_step
-    if times[-1] > LONGEST:
+    # Not the other way round: a damaged file may have times that are no numbers.
+    if not times.max() <= LONGEST:
         raise ValueError(
-            f"`path` {str(path)!r} is {times[-1]:.0f} steps long; the most is {LONGEST}."
+            f"`path` {str(path)!r} is {times.max():.0f} steps long; the most is {LONGEST}."
             " Give longer steps, or leave the file out."
         )
+    require_size(f"`path` {str(path)!r} is {times[-1]:.0f} steps long", times[-1] * NUM_KEYS * 16)
     # Sums of parts of a second are not exact: a middle is met to a millionth of a step.
     times = np.round(times, 6)
     begin, end = np.ceil(times[:-1] - 0.5).astype(np.int64).reshape(-1, 2).T
@@ -163,6 +201,12 @@ def write_midi(
                 now = step
     track.append(mido.MetaMessage("end_of_track", time=(len(array) - now) * ticks_per_beat))
     mido.MidiFile(type=0, ticks_per_beat=ticks_per_beat, tracks=[track]).save(str(path))
+
+
+def _step_in_words(steps_per_beat: Any, seconds_per_step: Any) -> str:
+    if seconds_per_step is not None:
+        return f"{seconds_per_step:g} seconds"
+    return "a beat" if steps_per_beat in (None, 1) else f"1/{steps_per_beat:g} of a beat"
 
 
 def _require_resolution(steps_per_beat: Any, seconds_per_step: Any) -> None:
@@ -273,8 +317,16 @@ def _parsed(path: Path) -> Any:
     mido = require_library("mido", extra="music")
     if not path.is_file():
         raise FileNotFoundError(f"`path` is {str(path)!r}: there is no such file.")
+    size = path.stat().st_size
+    require_size(f"`path` {str(path)!r} has {size} bytes of music", PER_BYTE * size)
     try:
+        if ENDLESS.search(path.read_bytes()):
+            raise ValueError("it has a number without an end")
         file = mido.MidiFile(str(path))
+        if any(message.time >= LARGEST for track in file.tracks for message in track):
+            raise ValueError("it has a time of more than four bytes")
+    except MemoryError:
+        raise
     except Exception as error:
         reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
         raise ValueError(

@@ -4,11 +4,7 @@ Piano-midi.de, Nottingham, MuseData and JSB Chorales (Boulanger-Lewandowski et a
 any music in one of the three formats. For MIDI files see `midi_folder`.
 """
 
-import contextlib
-import functools
-import gc
-import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -16,7 +12,11 @@ from typing import Any
 import numpy as np
 
 from varfilter._arguments import kind
+from varfilter.data.arrays import read_arrays
 from varfilter.data.dataset import SPLITS, Dataset, Family
+from varfilter.data.limits import require_size
+from varfilter.data.matlab import read_mat
+from varfilter.data.plain_pickle import read_plain_pickle
 from varfilter.data.ragged import Ragged
 from varfilter.distributions import Bernoulli
 
@@ -77,13 +77,14 @@ def _read_pickle(path: Path) -> dict[str, Ragged]:
 
 
 def _read_mat(path: Path) -> dict[str, Ragged]:
-    from scipy.io import loadmat
-
     keys = [f"{split}data" for split in SPLITS]
     try:
-        with open(path, "rb") as file:
-            contents = loadmat(file)
+        contents = read_mat(path, keys)
+    except MemoryError:
+        raise
     except Exception as error:
+        if str(error).startswith("`path`"):
+            raise
         raise _unreadable(
             path, "a .mat file of MATLAB 5 to 7 (save it with `-v7`)", error
         ) from None
@@ -96,10 +97,12 @@ def _read_mat(path: Path) -> dict[str, Ragged]:
 def _read_npz(path: Path) -> dict[str, Ragged]:
     keys = [f"{split}_{part}" for split in SPLITS for part in ("rolls", "lengths")]
     try:
-        # Opened here: NumPy leaves a damaged file open.
-        with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
-            contents = {key: file[key] if key in keys else None for key in file}
+        contents = read_arrays(path, f"`path` {str(path)!r}", keys)
+    except MemoryError:
+        raise
     except Exception as error:
+        if str(error).startswith("`path`"):
+            raise
         raise _unreadable(path, "an .npz file of plain arrays", error) from None
     rolls = _by_split(contents, keys[::2], path)
     lengths = _by_split(contents, keys[1::2], path)
@@ -128,9 +131,14 @@ def _from_notes(songs: Any, split: str, path: Path) -> Ragged:
     where = f"`path` {str(path)!r}, {split!r}:"
     if not _all_lists([songs]) or not _all_lists(songs):
         raise ValueError(f"{where} must be a list of songs, each a list of steps.")
+    # The same list may be there a million times: it takes little room in the file.
+    num_steps = sum(map(len, songs))
+    require_size(f"{where} has {num_steps} steps", num_steps * (NUM_KEYS + 16))
     steps = list(chain.from_iterable(songs))
     if not _all_lists(steps):
         raise ValueError(f"{where} each step of a song must be a list of MIDI note numbers.")
+    num_notes = sum(map(len, steps))
+    require_size(f"{where} has {num_notes} notes", num_notes * 32)
     notes = list(chain.from_iterable(steps))
     if not set(map(type, notes)) <= {int, float}:
         wrong = next(note for note in notes if type(note) not in (int, float))
@@ -175,6 +183,7 @@ def _from_bits(rolls: np.ndarray, lengths: np.ndarray, split: str, path: Path) -
             f" `{split}_lengths` whole numbers that sum to its rows;"
             f" got {kind(rolls)} and {kind(lengths)} with the sum {lengths.sum()}."
         )
+    require_size(f"`path` {str(path)!r} has {len(rolls)} steps for {split!r}", rolls.size * 8)
     return Ragged(np.unpackbits(rolls, axis=1, count=NUM_KEYS), lengths[lengths > 0])
 
 
@@ -185,107 +194,3 @@ def _all_lists(values: Any) -> bool:
 def _unreadable(path: Path, expected: str, error: Exception) -> ValueError:
     reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
     return ValueError(f"`path` {str(path)!r} is not {expected} ({reason}). Get the file again.")
-
-
-_NUMBERS = frozenset(["b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8"])
-
-
-def read_plain_pickle(path: str | Path) -> Any:
-    """Read a pickle of lists, tuples, dictionaries, numbers and strings without running anything.
-
-    Files of Python 2 and 3 and of every protocol; Python 2's strings are read as Latin-1, and
-    NumPy's numbers become Python's.
-    """
-    try:
-        with open(path, "rb") as file, _without_garbage_collection():
-            return _PlainUnpickler(file).load()
-    except FileNotFoundError:
-        raise FileNotFoundError(f"`path` is {str(path)!r}: there is no such file.") from None
-    except _Refused as refused:
-        raise ValueError(
-            f"`path` {str(path)!r} asks for {refused}, which no plain data need: it was not"
-            " run, and nothing of the file is used. Get the file from a source you trust."
-        ) from None
-    except Exception as error:
-        # Which error a damaged pickle gives depends on the byte at which it breaks.
-        reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
-        raise ValueError(
-            f"`path` {str(path)!r} is not a whole pickle of plain values ({reason})."
-            " Get the file again."
-        ) from None
-
-
-@contextlib.contextmanager
-def _without_garbage_collection() -> Iterator[None]:
-    """Pause garbage collection: a million new tuples hold no cycles, and to search takes long."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
-
-
-class _Refused(Exception):
-    """What a pickle asked for and is not given."""
-
-
-class _PlainUnpickler(pickle.Unpickler):
-    """The standard reader of pickles, for which the world has three functions."""
-
-    def __init__(self, file: Any):
-        super().__init__(file, encoding="latin1")
-        # Anew for each file: a pickle can set attributes of what it was given. Cached, since a
-        # set has a million notes and few different ones.
-        scalar = functools.lru_cache(4096)(_scalar)
-        self._functions: dict[tuple[str, str], Callable[..., Any]] = {
-            ("numpy.core.multiarray", "scalar"): scalar,
-            ("numpy._core.multiarray", "scalar"): scalar,
-            ("numpy", "dtype"): lambda code, *_: _dtype(code),
-            # How Python 3 writes bytes in Python 2's protocols.
-            ("_codecs", "encode"): functools.lru_cache(4096)(_latin1_bytes),
-        }
-
-    def find_class(self, module_name: str, global_name: str, /) -> Any:
-        """The stand-in for a name; an error for any that has none."""
-        if (module_name, global_name) not in self._functions:
-            raise _Refused(f"the global `{module_name}.{global_name}`")
-        return self._functions[module_name, global_name]
-
-
-class _Dtype:
-    """Stands for a NumPy dtype: the code of a number type and its byte order."""
-
-    __slots__ = ("code", "order")
-
-    def __init__(self, code: str):
-        self.code = code
-        self.order = "<"
-
-    def __setstate__(self, state: Any) -> None:
-        """The part of NumPy's state that says the byte order; fields are refused."""
-        order, parts = state[1], state[2:5]
-        if order not in ("<", ">", "|") or any(part is not None for part in parts):
-            raise _Refused("a global `numpy.dtype` that is no plain number")
-        self.order = order
-
-
-def _dtype(code: Any) -> _Dtype:
-    if not isinstance(code, str) or code not in _NUMBERS:
-        raise _Refused(f"the global `numpy.dtype` of {str(code)[:40]!r}")
-    return _Dtype(code)
-
-
-def _scalar(dtype: Any, data: Any) -> int | float | bool:
-    if not isinstance(dtype, _Dtype) or not isinstance(data, str | bytes):
-        raise _Refused("the global `numpy.core.multiarray.scalar` of something else than a number")
-    raw = data.encode("latin1") if isinstance(data, str) else data
-    (number,) = np.frombuffer(raw, dtype.order + dtype.code)
-    return number.item()
-
-
-def _latin1_bytes(text: Any, encoding: Any) -> bytes:
-    if not isinstance(text, str) or encoding != "latin1":
-        raise _Refused(f"the global `_codecs.encode` with the encoding {str(encoding)[:40]!r}")
-    return text.encode("latin1")

@@ -2,8 +2,10 @@
 
 import functools
 import io
+import math
 import re
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,13 +13,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from varfilter._arguments import require_library, require_positive
+from varfilter.data.changes import FrameHeader, frame_changes
 from varfilter.data.dataset import SPLITS, Dataset, Family, Scaling
+from varfilter.data.limits import require_size
 from varfilter.data.recordings import Recording, decoded, names_of
 from varfilter.data.splits import split_by_file
 from varfilter.distributions import DiscretizedNormal
 
 VIDEOS = frozenset({".avi", ".mp4", ".mov", ".mkv", ".webm", ".mpg", ".mpeg", ".m4v", ".gif"})
 IMAGES = frozenset({".png", ".jpg", ".jpeg"})
+# The pixels of a frame: 8192 x 8192. Pillow warns of what has 89 million, and refuses twice that.
+MOST_PIXELS = 1 << 26
 
 
 class Frames(NamedTuple):
@@ -89,7 +95,9 @@ def video_folder(
         name = place.relative_to(folder).as_posix() if place != folder else folder.name
         read = partial(_whole, place, files, size, color)
         videos[split_of[place]].append(Recording(files, (name,), read))
-    return video_dataset(folder.name, videos, size, color=color, cache=cache)
+    headers = [found for files in places.values() if (found := _header(files[0])) is not None]
+    found = video_dataset(folder.name, videos, size, color=color, cache=cache)
+    return replace(found, notes=frame_changes(headers, size, color=color))
 
 
 def video_dataset(
@@ -125,16 +133,31 @@ def decode_video(
     # One converter for all frames: making one costs more than converting a small frame.
     converter = av.video.reformatter.VideoReformatter()
     images = []
+    num_bytes = (3 if color else 1) * size**2
     try:
-        with av.open(str(source) if isinstance(source, Path) else source) as container:
+        with av.open(
+            str(source) if isinstance(source, Path) else source,
+            # To find out what a file holds, the library decodes some of it by itself.
+            options={"max_pixels": str(MOST_PIXELS)},
+        ) as container:
             if not container.streams.video:
                 raise ValueError(f"{name} holds no video: it has no video stream.")
             stream = container.streams.video[0]
+            if stream.codec_context is None:
+                raise ValueError(f"{name} cannot be decoded: nobody here knows how it is coded.")
             stream.thread_type = "AUTO"
+            _require_pixels(name, stream.width or 0, stream.height or 0)
             for frame in container.decode(stream):
+                # The frames of some formats differ in size, whatever the file announces.
+                _require_pixels(name, frame.width, frame.height)
+                # Twice, since they are joined in the end.
+                require_size(
+                    f"{name} has {len(images)} frames or more", 2 * len(images) * num_bytes
+                )
                 image = converter.reformat(frame, format="rgb24" if color else "gray").to_ndarray()
                 # Phones record sideways and note the turn, counted against the clock.
-                image = np.rot90(image, round(frame.rotation / 90))
+                turn = frame.rotation if math.isfinite(frame.rotation) else 0
+                image = np.rot90(image, round(turn / 90))
                 images.append(_prepared(image, size, stretch))
             rate = float(stream.average_rate) if stream.average_rate else None
             announced = stream.frames if container.format.name == "avi" else 0
@@ -157,6 +180,8 @@ def decode_images(
     files: Sequence[Path], size: int, *, color: bool = False, stretch: bool = False
 ) -> Frames:
     """Read image files, in the order given, as the frames of a video."""
+    num_bytes = (3 if color else 1) * size**2 * len(files)
+    require_size(f"{len(files)} images of {size} x {size} pixels were asked for", 2 * num_bytes)
     return Frames(np.stack([_prepared(_image(file, color), size, stretch) for file in files]), None)
 
 
@@ -215,15 +240,34 @@ def _image(file: Path, color: bool) -> np.ndarray:
     images: Any = require_library("PIL.Image", extra="video")
     try:
         with images.open(file) as image:
+            # Only the header was read so far.
+            _require_pixels(str(file), *image.size)
             if not image.mode.startswith("I"):
                 return np.asarray(image.convert("RGB" if color else "L"))
             # Pillow would clip 16-bit values at 255 instead of scaling them.
             grey = (np.asarray(image.convert("I")) // 257).astype(np.uint8)
-    # Pillow's own errors: a broken chunk of a PNG is a SyntaxError.
-    except (OSError, SyntaxError, ValueError) as error:
-        reason = str(error).rstrip(".")
+    except MemoryError:
+        raise
+    # Pillow's own errors are of many kinds: a broken chunk of a PNG is a SyntaxError, a picture
+    # above its own limit, which lies above ours, an error that is nothing else.
+    except Exception as error:
+        if str(error).startswith(str(file)):
+            raise
+        reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
         raise ValueError(f"{file} cannot be read as an image ({reason}).") from None
     return np.stack([grey] * 3, -1) if color else grey
+
+
+def _require_pixels(name: str, width: int, height: int) -> None:
+    """Refuse a picture that is too large to be a frame, by what its file announces."""
+    announced = f"{name} announces frames of {width} x {height} pixels"
+    if width * height > MOST_PIXELS:
+        raise ValueError(
+            f"{announced}; the most are {MOST_PIXELS}. A frame of a video is smaller: shrink or"
+            " remove it."
+        )
+    # As it comes, in colours, and as numbers while it is resized.
+    require_size(announced, 24 * width * height)
 
 
 def _places(folder: Path) -> dict[Path, tuple[Path, ...]]:
@@ -255,6 +299,24 @@ def _whole(place: Path, files: tuple[Path, ...], size: int, color: bool) -> list
     if place.is_dir():
         return [decode_images(files, size, color=color)]
     return [decode_video(place, str(place), size, color=color)]
+
+
+def _header(file: Path) -> FrameHeader | None:
+    """What a video, or the first image of one, says of its frames; None if nothing can be read.
+
+    What is wrong with it then, decoding says.
+    """
+    try:
+        if file.suffix.lower() in IMAGES:
+            with require_library("PIL.Image", extra="video").open(file) as image:
+                is_coloured = image.mode not in ("1", "L", "LA", "I", "I;16")
+                return FrameHeader(image.width, image.height, is_coloured)
+        with require_library("av", extra="video").open(str(file)) as container:
+            stream = container.streams.video[0]
+            is_coloured = None if stream.pix_fmt is None else not stream.pix_fmt.startswith("gray")
+            return FrameHeader(stream.width, stream.height, is_coloured)
+    except Exception:
+        return None
 
 
 def _endings(suffixes: frozenset[str]) -> str:

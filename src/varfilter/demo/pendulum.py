@@ -24,7 +24,16 @@ from varfilter.demo.worlds import (
 from varfilter.distributions import Particles
 from varfilter.filtering import run
 from varfilter.filters import AbstractFilter, ParticleFilter, VariationalFilter
-from varfilter.inference import Amortized, GradientDescent, Iterative, MLPPosterior, Prior
+from varfilter.inference import (
+    Amortized,
+    GradientDescent,
+    Gradients,
+    Highway,
+    Iterative,
+    LayerNorm,
+    MLPPosterior,
+    Prior,
+)
 from varfilter.learning import EndToEnd, TimeParallel
 from varfilter.model import AbstractModel
 from varfilter.models import SRNN, NormalHead
@@ -99,7 +108,14 @@ def swing(key: PRNGKeyArray, progress: Progress, effort: float = 1.0) -> Pendulu
         key=key_model,
     )
     iterative = Iterative(
-        model, encode_observation=True, hidden_size=HIDDEN_SIZE, num_iterations=2, key=key_avf
+        model,
+        normalize=LayerNorm(),
+        signal=Gradients(),
+        update=Highway,
+        encode_observation=True,
+        hidden_size=HIDDEN_SIZE,
+        num_iterations=2,
+        key=key_avf,
     )
     amortized = Amortized(MLPPosterior(model, hidden_size=HIDDEN_SIZE, key=key_amortized))
     trained = {

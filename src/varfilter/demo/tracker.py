@@ -14,6 +14,8 @@ from varfilter.inference import (
     Amortized,
     Exact,
     GradientDescent,
+    Gradients,
+    Highway,
     Iterative,
     MLPPosterior,
     Prior,
@@ -60,6 +62,8 @@ def track(key: PRNGKeyArray, progress: Progress, effort: float = 1.0) -> Tracker
     iterative = Iterative(
         model,
         normalize=SignedLog(),  # layer norm hides the size of a gradient of four numbers
+        signal=Gradients(),
+        update=Highway,
         encode_observation=True,
         hidden_size=HIDDEN_SIZE,
         num_iterations=2,

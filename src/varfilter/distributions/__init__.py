@@ -10,6 +10,7 @@ from varfilter.distributions.base import (
     mean,
     observed,
     sample,
+    sample_pair,
     stabilised,
 )
 from varfilter.distributions.bernoulli import Bernoulli
@@ -43,5 +44,6 @@ __all__ = [
     "not_reparameterisable",
     "observed",
     "sample",
+    "sample_pair",
     "stabilised",
 ]

@@ -21,9 +21,13 @@ class AbstractDistribution(eqx.Module):
     discrete one must (`is_reparameterisable: ClassVar[bool] = False`), for the gradient through
     its draws is zero where that of their expectation is not. A family that is made of others,
     as `Joint` is, speaks for itself alone: its parts are asked, too.
+
+    `is_symmetric` says whether 2 mean - z is as likely as z, and is what the opposite noise would
+    have drawn; it is False unless a family says otherwise.
     """
 
     is_reparameterisable: ClassVar[bool] = True
+    is_symmetric: ClassVar[bool] = False
 
     if not TYPE_CHECKING:  # a type checker would take these for arguments of every subclass
         mean: eqx.AbstractVar[Any]
@@ -107,6 +111,21 @@ def sample(tree: PyTree, key: PRNGKeyArray) -> PyTree:
         return treedef.unflatten([leaves[0].sample(key)])
     keys = jax.random.split(key, len(leaves))
     return treedef.unflatten([leaf.sample(k) for leaf, k in zip(leaves, keys, strict=True)])
+
+
+def sample_pair(tree: PyTree, key: PRNGKeyArray) -> tuple[PyTree, PyTree]:
+    """Draw twice from each distribution; the second draw mirrors the first where that is a draw.
+
+    What is odd in the noise cancels in the mean over such a pair: of any linear function of z,
+    it is exact. From families that are not symmetric the two draws are independent.
+    """
+    key_first, key_second = jax.random.split(key)
+    first, second = sample(tree, key_first), sample(tree, key_second)
+    leaves, treedef = jax.tree.flatten(tree, is_leaf=is_distribution)
+    draws = zip(leaves, treedef.flatten_up_to(first), treedef.flatten_up_to(second), strict=True)
+    return first, treedef.unflatten(
+        [2.0 * d.mean - one if d.is_symmetric else other for d, one, other in draws]
+    )
 
 
 def log_prob(tree: PyTree, value: PyTree) -> Float[Array, ""]:

@@ -1,5 +1,7 @@
 """The Gaussian with full covariance: exact filters and linear-Gaussian models."""
 
+from typing import ClassVar
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -25,6 +27,7 @@ class Gaussian(AbstractDistribution):
     and what lies above the diagonal is ignored.
     """
 
+    is_symmetric: ClassVar[bool] = True
     mean: Float[Array, " size"] = eqx.field(converter=parameter)
     factor: Float[Array, "size size"] = eqx.field(converter=parameter)
 

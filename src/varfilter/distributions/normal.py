@@ -1,5 +1,7 @@
 """The diagonal Gaussian: the posterior and prior family of the paper."""
 
+from typing import ClassVar
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -24,6 +26,7 @@ class Normal(AbstractDistribution):
     `log_var` is the log-variance l of the paper, so std = exp(l / 2).
     """
 
+    is_symmetric: ClassVar[bool] = True
     mean: Float[Array, " *event"] = eqx.field(converter=parameter)
     log_var: Float[Array, " *event"] = eqx.field(converter=parameter)
 

@@ -1,6 +1,7 @@
 """What an experiment is: a model, data, a filter, optimizers and a schedule, as a frozen object."""
 
 import dataclasses
+import functools
 import types
 import typing
 from collections.abc import Iterator
@@ -56,7 +57,10 @@ class Keys(NamedTuple):
 
 @dataclass(frozen=True)
 class Experiment:
-    """A model on data, under a filter, learned by a schedule; all of it can be overridden."""
+    """A model on data, under a filter, learned by a schedule; all of it can be overridden.
+
+    `preset` is the name of the settings that it began from (`experiments/presets.py`).
+    """
 
     name: str
     data: Source
@@ -66,6 +70,7 @@ class Experiment:
     schedule: Schedule = Schedule()
     seed: int = 0
     published: Published | None = None
+    preset: str = "paper"
 
     def keys(self) -> Keys:
         """The random keys of a run, all from its seed."""
@@ -121,6 +126,7 @@ def differences(first: Experiment, second: Experiment) -> dict[str, tuple[Any, A
     }
 
 
+@functools.cache
 def _kinds(root: type) -> dict[str, type]:
     """The settings' classes that an experiment may hold, by name."""
     found: dict[str, type] = {}

@@ -27,8 +27,11 @@ from varfilter.inference import (
     LearnedStep,
     MeanNormalized,
     MLPPosterior,
+    NormAndLog,
+    PairedGradients,
     PrecisionWeightedErrors,
     Recurrent,
+    Shift,
     SignedLog,
     SRNNPosterior,
     SRNNResidualPosterior,
@@ -46,35 +49,46 @@ Gradient = Literal["fixed-ancestors", "scored-ancestors"]
 
 @dataclass(frozen=True)
 class AVF:
-    """Amortized variational filtering: K learned updates of q from the prior on."""
+    """Amortized variational filtering: K learned updates of q from the prior on.
+
+    The defaults are the paper's network; those of `Iterative`, which serve latents of any size,
+    are shift, paired-gradients, norm-and-log and a hidden_size of None.
+    """
 
     num_iterations: int = 1
     """K, the updates of q at each step."""
-    update: Literal["highway", "learned-step"] = "highway"
-    """What an update does to q: mix it with a candidate, or descend its gradient."""
+    update: Literal["highway", "learned-step", "shift"] = "highway"
+    """What an update does to q: mix it with a candidate, descend its gradient, or move it."""
     normalize_mean: bool = False
     """Bring the posterior mean to zero mean and unit spread after each update."""
-    signal: Literal["gradients", "errors"] = "gradients"
-    """What the network receives about q: dF/dq, or precision-weighted errors."""
-    normalize: Literal["layer", "log"] = "layer"
-    """How each input is normalised; log for latents of one or two elements."""
+    signal: Literal["gradients", "paired-gradients", "errors"] = "gradients"
+    """What the network receives about q: dF/dq, the same from pairs of opposite draws, or
+    precision-weighted errors."""
+    normalize: Literal["layer", "log", "norm-and-log"] = "layer"
+    """How each input is normalised; layer is not for latents of one or two elements."""
     encode_observation: bool = False
     """Feed x_t to the network too."""
-    hidden_size: int = 1024
-    """Units of each layer of the network."""
+    hidden_size: int | None = 1024
+    """Units of each layer of the network; None: by the size of the model's latent."""
     num_layers: int = 2
     """Layers of the network."""
     num_samples: int = 1
-    """Draws of z_t for each free energy."""
+    """Draws of z_t, or pairs of them, that the network's signal is averaged over."""
 
     def build(self, model: AbstractModel, key: PRNGKeyArray) -> AbstractInference:
         """Build it for this model."""
-        update = Highway if self.update == "highway" else LearnedStep
+        update = {"highway": Highway, "learned-step": LearnedStep, "shift": Shift}[self.update]
+        normalizations = {"layer": LayerNorm, "log": SignedLog, "norm-and-log": NormAndLog}
+        signals = {
+            "gradients": Gradients,
+            "paired-gradients": PairedGradients,
+            "errors": PrecisionWeightedErrors,
+        }
         return Iterative(
             model,
             update=MeanNormalized.of(update) if self.normalize_mean else update,
-            signal=Gradients() if self.signal == "gradients" else PrecisionWeightedErrors(),
-            normalize=LayerNorm() if self.normalize == "layer" else SignedLog(),
+            signal=signals[self.signal](),
+            normalize=normalizations[self.normalize](),
             encode_observation=self.encode_observation,
             hidden_size=self.hidden_size,
             num_layers=self.num_layers,
@@ -124,7 +138,7 @@ class Descent:
     learning_rate: float = 0.2
     """Adam's learning rate; it falls to zero over the iterations."""
     num_samples: int = 1
-    """Draws of z_t for each free energy."""
+    """Draws of z_t that each gradient is averaged over."""
 
     def build(self, model: AbstractModel, key: PRNGKeyArray) -> AbstractInference:
         """Build it for any model; nothing is drawn from `key`."""
@@ -146,6 +160,8 @@ class FilterChoice:
     """How many particles iwae and fivo have."""
     gradient: Gradient = "fixed-ancestors"
     """Of fivo. fixed-ancestors: cheap, steady, biased; scored-ancestors: to the score, noisier."""
+    num_samples: int = 1
+    """elbo: draws of z_t for each free energy that is learned and scored."""
 
     def __post_init__(self):
         for name, known in (("bound", Bound), ("gradient", Gradient)):
@@ -154,11 +170,19 @@ class FilterChoice:
                     f"`filter.{name}` must be one of {', '.join(get_args(known))}; got {given!r}."
                 )
         require_positive("filter.num_particles", self.num_particles)
+        require_positive("filter.num_samples", self.num_samples)
+        if self.num_samples > 1 and self.bound != "elbo":
+            raise ValueError(
+                f"`filter.num_samples` is {self.num_samples}, but the bound is {self.bound}, which"
+                " takes one draw for each particle. Give `filter.num_particles` instead."
+            )
 
     def build(self, model: AbstractModel, key: PRNGKeyArray) -> AbstractFilter:
         """Build it for this model."""
         inference = self.inference.build(model, key)
-        return filter_with(inference, self.bound, self.num_particles, self.gradient)
+        return filter_with(
+            inference, self.bound, self.num_particles, self.gradient, num_samples=self.num_samples
+        )
 
 
 def filter_with(
@@ -166,10 +190,12 @@ def filter_with(
     bound: Bound,
     num_particles: int,
     gradient: Gradient = "fixed-ancestors",
+    *,
+    num_samples: int = 1,
 ) -> VariationalFilter | ParticleFilter:
     """The filter that gives this bound, and this gradient of it where there is a choice."""
     if bound == "elbo":
-        return VariationalFilter(inference)
+        return VariationalFilter(inference, num_samples=num_samples)
     return ParticleFilter(
         inference,
         num_particles,
@@ -263,8 +289,9 @@ class Schedule:
     """The weight of the KL rises from 0 to 1 over so many epochs."""
     annealing_power: float = 2.0
     """2: quadratically, as the paper's code; 1: linearly, as the paper says."""
-    epochs_per_validation: int = 1
-    """How often the validation part is scored, whole; the best checkpoint is kept."""
+    epochs_per_validation: int | None = None
+    """How often the validation part is scored, whole; the best checkpoint is kept. None: as often
+    as a fifth of the time allows, on a part of it if need be."""
     patience_epochs: int | None = None
     """Stop when validation has not improved for so many epochs after annealing."""
     hidden_elements: float = 0.0
@@ -273,9 +300,9 @@ class Schedule:
     """The chance that at a step of a training window a gap of 1 to 5 hidden steps begins."""
 
     def __post_init__(self):
-        for name in ("num_epochs", "batch_size", "epochs_per_validation"):
+        for name in ("num_epochs", "batch_size"):
             require_positive(f"schedule.{name}", getattr(self, name))
-        for name in ("windows_per_epoch", "patience_epochs"):
+        for name in ("windows_per_epoch", "patience_epochs", "epochs_per_validation"):
             if getattr(self, name) is not None:
                 require_positive(f"schedule.{name}", getattr(self, name))
         if self.num_steps is not None and self.num_steps < 2:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from varfilter._arguments import kind
-from varfilter._tree import once_per_signature
+from varfilter._tree import all_finite, once_per_signature, select
 from varfilter.contracts import (
     first_line,
     mixed_dtypes,
@@ -26,8 +26,14 @@ Carry = PyTree
 def driven_carry(
     filter: "AbstractFilter", model: AbstractModel, carry: Carry, u: Float[Array, " inputs"] | None
 ) -> Carry:
-    """Fold u_t into what a filter carries; None is the input of models without any."""
-    return carry if u is None else filter.drive(model, carry, u)
+    """Fold u_t into what a filter carries; None is the input of models without any.
+
+    One so absurd that a state would overflow is left out.
+    """
+    if u is None:
+        return carry
+    after = filter.drive(model, carry, u)
+    return select(all_finite(after), after, carry)
 
 
 class Filtered(eqx.Module):

@@ -1,20 +1,39 @@
 """The Kalman filter: exact for linear-Gaussian models."""
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from varfilter._tree import select
+from varfilter._tree import select, strong
 from varfilter.filters.base import AbstractFilter, Filtered
-from varfilter.filters.recovery import finite_bound, is_lost
+from varfilter.filters.recovery import (
+    PATIENCE,
+    can_begin_with,
+    count_losses,
+    finite_bound,
+    is_lost,
+    no_losses,
+)
 from varfilter.model import AbstractModel
 from varfilter.models.linear_gaussian import (
     LinearGaussian,
     LinearGaussianState,
+    kalman_first,
     kalman_predict,
     kalman_update,
 )
 from varfilter.observation import Observation
+
+
+class KalmanCarry(eqx.Module):
+    """The predicted Gaussian of z_t as a state of the model.
+
+    `num_lost` counts the observations in a row, up to the last, that could not be weighed.
+    """
+
+    state: LinearGaussianState
+    num_lost: Int[Array, ""] = eqx.field(default_factory=no_losses)
 
 
 class KalmanInfo(eqx.Module):
@@ -26,7 +45,7 @@ class KalmanInfo(eqx.Module):
 class KalmanFilter(AbstractFilter):
     """The marginal recursion in square-root form; `bound` is exactly log p(x_t | x_<t).
 
-    The carry is the predicted Gaussian of z_t as a state of the model: no past is sampled.
+    What is carried is the predicted Gaussian of z_t: no past is sampled.
     Missing elements are marginalised out exactly.
     """
 
@@ -35,43 +54,65 @@ class KalmanFilter(AbstractFilter):
         model: AbstractModel,
         x0: Float[Array, " observed"] | None = None,
         key: PRNGKeyArray | None = None,
-    ) -> LinearGaussianState:
+    ) -> KalmanCarry:
         """Begin at N(m_1, P_1), and refuse models that it is not exact for."""
         if not isinstance(model, LinearGaussian):
             raise TypeError(
                 f"`KalmanFilter` is exact only for `LinearGaussian`; got `{type(model).__name__}`."
                 " Use `VariationalFilter(...)` or `ParticleFilter(...)`."
             )
-        return model.init(x0)
+        if x0 is not None:  # an absurd one is missing
+            found, _, log_evidence = kalman_update(model, model.init(None), x0)
+            x0 = jnp.where(is_lost(x0, found, log_evidence), jnp.nan, x0)
+        return KalmanCarry(kalman_first(model, x0))
 
     def drive(
-        self, model: AbstractModel, carry: LinearGaussianState, u: Float[Array, " inputs"]
-    ) -> LinearGaussianState:
+        self, model: AbstractModel, carry: KalmanCarry, u: Float[Array, " inputs"]
+    ) -> KalmanCarry:
         """Move the predicted mean by B u_t, and that of x_t by D u_t."""
-        return model.drive(carry, u)
+        return KalmanCarry(model.drive(carry.state, u), carry.num_lost)
 
     def step(
         self,
         model: AbstractModel,
-        carry: LinearGaussianState,
+        carry: KalmanCarry,
         x: Float[Array, " observed"] | Observation,
         key: PRNGKeyArray,
         *,
         kl_weight: float | Float[Array, ""] = 1.0,
-    ) -> tuple[LinearGaussianState, Filtered]:
+    ) -> tuple[KalmanCarry, Filtered]:
         """Condition on the observed elements, then predict."""
         assert isinstance(model, LinearGaussian)
         x = x.x if isinstance(x, Observation) else x
-        found, predictive, log_evidence = kalman_update(model, carry, x)
+        prior = carry.state.latent
+        found, predictive, log_evidence = kalman_update(model, carry.state, x)
         lost = is_lost(x, found, log_evidence)
-        posterior = select(lost, carry.latent, found)
+        posterior = select(lost, prior, found)
         told = jnp.where(lost, jnp.nan, x)
         info = KalmanInfo(lost.astype(jnp.int32))
-        filtered = Filtered(carry.latent, posterior, predictive, finite_bound(log_evidence), info)
-        return kalman_predict(model, carry, posterior, told), filtered
+        filtered = Filtered(prior, posterior, predictive, finite_bound(log_evidence), info)
+        state = kalman_predict(model, carry.state, posterior, told)
+        after = KalmanCarry(state, count_losses(carry.num_lost, x, lost))
+        return self._patient(model, after, x, key), filtered
+
+    def _patient(
+        self,
+        model: LinearGaussian,
+        carry: KalmanCarry,
+        x: Float[Array, " observed"],
+        key: PRNGKeyArray,
+    ) -> KalmanCarry:
+        """Start anew once too many observations in a row were lost."""
+
+        def anew() -> KalmanCarry:
+            # Unless x_t itself is absurd: a belief had better go on without it.
+            fresh = strong(self.init(model))
+            return select(can_begin_with(model, x, key), fresh, carry)
+
+        return jax.lax.cond(carry.num_lost >= PATIENCE, anew, lambda: carry)
 
     def draw(
-        self, model: AbstractModel, carry: LinearGaussianState, key: PRNGKeyArray
+        self, model: AbstractModel, carry: KalmanCarry, key: PRNGKeyArray
     ) -> LinearGaussianState:
         """Return the predicted Gaussian itself: it carries its uncertainty along."""
-        return carry
+        return carry.state

@@ -9,22 +9,35 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from varfilter import distributions
 from varfilter._arguments import kind, require_fraction, require_positive
-from varfilter._tree import detach, select
+from varfilter._tree import detach, select, strong
 from varfilter.distributions import Mixture, Particles
 from varfilter.filters.base import AbstractFilter, Filtered
-from varfilter.filters.recovery import advance, finite_bound, is_lost
+from varfilter.filters.recovery import (
+    PATIENCE,
+    advance,
+    can_begin_with,
+    count_losses,
+    finite_bound,
+    first_state,
+    is_lost,
+    no_losses,
+)
 from varfilter.filters.resampling import AbstractResampling, Systematic, equal_weights
 from varfilter.inference.base import AbstractInference, Memory
 from varfilter.model import AbstractModel, State, driven, prediction
-from varfilter.observation import Observation, fill_first, observe
+from varfilter.observation import Observation, observe
 
 
 class ParticleCarry(eqx.Module):
-    """One model state and one memory for each particle, and their log-weights (sum one)."""
+    """One model state and one memory for each particle, and their log-weights (sum one).
+
+    `num_lost` counts the observations in a row, up to the last, that no particle could weigh.
+    """
 
     states: State
     memories: Memory
     log_weights: Float[Array, " num_particles"]
+    num_lost: Int[Array, ""] = eqx.field(default_factory=no_losses)
 
 
 class ParticleInfo(eqx.Module):
@@ -93,11 +106,11 @@ class ParticleFilter(AbstractFilter):
         """Put all particles into the model's initial state, equally weighted."""
         memory = self.inference.init(model)
         if x0 is None or key is None:
-            state = model.init(fill_first(model, x0, None))
+            state = first_state(model, x0, None)
             states, memories = self._spread((state, memory))
         else:  # each has drawn what is missing of x0 for itself
             keys = jax.random.split(key, self.num_particles)
-            states = jax.vmap(lambda k: model.init(fill_first(model, x0, k)))(keys)
+            states = jax.vmap(lambda k: first_state(model, x0, k))(keys)
             memories = self._spread(memory)
         return ParticleCarry(states, memories, equal_weights(self.num_particles))
 
@@ -106,7 +119,7 @@ class ParticleFilter(AbstractFilter):
     ) -> ParticleCarry:
         """Fold u_t into the state of each particle."""
         states = jax.vmap(lambda state: driven(model, state, u))(carry.states)
-        return ParticleCarry(states, carry.memories, carry.log_weights)
+        return ParticleCarry(states, carry.memories, carry.log_weights, carry.num_lost)
 
     def step(
         self,
@@ -153,6 +166,8 @@ class ParticleFilter(AbstractFilter):
 
         # `gain` is zero: by it proposals learn from this step, and from no other.
         bound = jax.nn.logsumexp(carry.log_weights + log_w + gain)
+        # The weights sum to one but for rounding, which a step without an observation would show.
+        bound = bound - jax.lax.stop_gradient(jax.nn.logsumexp(carry.log_weights))
         # What no particle can weigh says nothing of any of them.
         joint = carry.log_weights + jnp.where(jnp.all(lost), 0.0, log_w)
         log_weights = joint - jax.nn.logsumexp(joint)
@@ -174,7 +189,26 @@ class ParticleFilter(AbstractFilter):
             bound,
             ParticleInfo(size, resampled, jnp.sum(lost)),
         )
-        return ParticleCarry(states, memories, log_weights), filtered
+        seen = x.x if isinstance(x, Observation) else x
+        num_lost = count_losses(carry.num_lost, seen, jnp.all(lost))
+        after = ParticleCarry(states, memories, log_weights, num_lost)
+        return self._patient(model, after, seen, key_propose), filtered
+
+    def _patient(
+        self,
+        model: AbstractModel,
+        carry: ParticleCarry,
+        x: Float[Array, " *event"],
+        key: PRNGKeyArray,
+    ) -> ParticleCarry:
+        """Start anew once too many observations in a row were lost on all particles."""
+
+        def anew() -> ParticleCarry:
+            # Unless x_t itself is absurd: a belief had better go on without it.
+            fresh = strong(self.init(model))
+            return select(can_begin_with(model, x, key), fresh, carry)
+
+        return jax.lax.cond(carry.num_lost >= PATIENCE, anew, lambda: carry)
 
     def draw(self, model: AbstractModel, carry: ParticleCarry, key: PRNGKeyArray) -> State:
         """Draw the state of one particle, by weight."""

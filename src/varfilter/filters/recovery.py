@@ -1,19 +1,27 @@
-"""How a belief outlives any observation: when a step falls back to its prediction."""
+"""How a belief outlives any observation: when a step falls back to its prediction.
+
+An absurd observation is ignored, and a belief that goes on to find all of them absurd starts anew.
+"""
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from varfilter import distributions
 from varfilter._tree import all_finite, select
 from varfilter.distributions import observed
-from varfilter.model import AbstractModel, Latent, State
-from varfilter.observation import Observation, draw_missing
+from varfilter.model import AbstractModel, Latent, State, prediction
+from varfilter.observation import Observation, draw_missing, fill_first
 
-# float32 has 24 binary digits: of more nats than this it no longer tells one, and weights and
-# gradients are rounding. For one element it is a distance of some 5,800 standard deviations.
-MOST_NATS_PER_ELEMENT = 2.0**24
+# In standard deviations. It must be far: a level that has jumped for good has to be followed, and
+# the sharpest emission of a trained model, whose log-variance is held above -15, has a standard
+# deviation of 1/1800 of that of the data.
+FARTHEST = 1e5
+MOST_NATS_PER_ELEMENT = 0.5 * FARTHEST**2
+# So many observations in a row may be absurd; after them it is the belief that is.
+PATIENCE = 5
 # Beyond every free energy that can be computed, and its square is still a float32.
 LARGEST_SURPRISE = 1e19
 
@@ -24,11 +32,11 @@ def is_lost(
     """Whether x_t cannot be weighed, so that the step must do without it.
 
     That is where anything of what inference `found` is not finite, or where the log-weight
-    log p(x_t, z_t) / q(z_t) is so low that its digits say nothing any more.
+    log p(x_t, z_t) / q(z_t) is one that no observation has, however unlikely.
     """
     count = jnp.maximum(jnp.sum(observed(x)), 1).astype(log_weight.dtype)
-    can_be_told = (log_weight > -MOST_NATS_PER_ELEMENT * count) & (log_weight < jnp.inf)
-    return ~(can_be_told & all_finite(found))
+    is_possible = jnp.abs(log_weight) < MOST_NATS_PER_ELEMENT * count
+    return ~(is_possible & all_finite(found))
 
 
 def finite_bound(bound: Float[Array, "..."]) -> Float[Array, "..."]:
@@ -59,3 +67,44 @@ def advance(
     told = draw_missing(model, state, z, jnp.where(lost, jnp.nan, x), key)
     after = model.advance(state, z, told.features)
     return z, select(all_finite(after), after, state)
+
+
+def no_losses() -> Int[Array, ""]:
+    """How many observations in a row could not be weighed, before the first of them."""
+    return jnp.zeros((), jnp.int32)
+
+
+def count_losses(
+    num_lost: Int[Array, ""], x: Float[Array, " *event"], lost: Bool[Array, ""]
+) -> Int[Array, ""]:
+    """Count on: a step without an observation is neither a loss nor the end of them."""
+    return jnp.where(lost, num_lost + 1, jnp.where(jnp.any(observed(x)), 0, num_lost))
+
+
+def first_state(
+    model: AbstractModel, x0: Float[Array, " *event"] | None, key: PRNGKeyArray | None
+) -> State:
+    """The state of one trajectory before the first step; what is missing of `x0` is drawn.
+
+    An absurd `x0` is missing; without a key, only one that would make the state overflow.
+    """
+    if x0 is None:
+        return model.init(None)
+    if key is not None:
+        begins = can_begin_with(model, x0, jax.random.fold_in(key, 1))
+        x0 = jnp.where(begins, x0, jnp.nan)
+    state = model.init(fill_first(model, x0, key))
+    return select(all_finite(state), state, model.init(None))
+
+
+def can_begin_with(
+    model: AbstractModel, x: Float[Array, " *event"], key: PRNGKeyArray
+) -> Bool[Array, ""]:
+    """Whether a belief without a past could weigh `x`."""
+    state = model.init(None)
+    expected = prediction(model, state)
+    drawn = model.emission(state, distributions.sample(model.prior(state), key))
+    # How far a draw of z_t takes x_t is part of what may happen: a first prior may be wide.
+    spread = jnp.sqrt(expected.variance + (drawn.mean - expected.mean) ** 2)
+    distance = jnp.where(observed(x), jnp.abs(x - expected.mean), 0.0)
+    return jnp.all(distance <= FARTHEST * spread)

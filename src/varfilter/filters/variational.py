@@ -8,20 +8,33 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from varfilter._arguments import kind, require_positive
-from varfilter._tree import select
+from varfilter._tree import select, strong
 from varfilter.filters.base import AbstractFilter, Filtered
-from varfilter.filters.recovery import advance, finite_bound, is_lost
+from varfilter.filters.recovery import (
+    PATIENCE,
+    advance,
+    can_begin_with,
+    count_losses,
+    finite_bound,
+    first_state,
+    is_lost,
+    no_losses,
+)
 from varfilter.inference.base import AbstractInference, Inferred, Memory
 from varfilter.model import AbstractModel, Latent, State, driven, prediction
 from varfilter.objective import FreeEnergy, free_energy
-from varfilter.observation import Observation, fill_first, observe
+from varfilter.observation import Observation, observe
 
 
 class VariationalCarry(eqx.Module):
-    """The model's state after the sampled past, and the inference's own memory."""
+    """The model's state after the sampled past, and the inference's own memory.
+
+    `num_lost` counts the observations in a row, up to the last, that could not be weighed.
+    """
 
     state: State
     memory: Memory
+    num_lost: Int[Array, ""] = eqx.field(default_factory=no_losses)
 
 
 class VariationalInfo(eqx.Module):
@@ -76,13 +89,13 @@ class VariationalFilter(AbstractFilter):
         key: PRNGKeyArray | None = None,
     ) -> VariationalCarry:
         """Begin in the model's initial state."""
-        return VariationalCarry(model.init(fill_first(model, x0, key)), self.inference.init(model))
+        return VariationalCarry(first_state(model, x0, key), self.inference.init(model))
 
     def drive(
         self, model: AbstractModel, carry: VariationalCarry, u: Float[Array, " inputs"] | None
     ) -> VariationalCarry:
         """Fold u_t into the state of the one trajectory."""
-        return VariationalCarry(driven(model, carry.state, u), carry.memory)
+        return VariationalCarry(driven(model, carry.state, u), carry.memory, carry.num_lost)
 
     def step(
         self,
@@ -114,7 +127,25 @@ class VariationalFilter(AbstractFilter):
             lost.astype(jnp.int32),
         )
         filtered = Filtered(prior, posterior, expected, bound, info)
-        return VariationalCarry(state, memory), filtered
+        num_lost = count_losses(carry.num_lost, seen, lost)
+        after = VariationalCarry(state, memory, num_lost)
+        return self._patient(model, after, seen, trace.key), filtered
+
+    def _patient(
+        self,
+        model: AbstractModel,
+        carry: VariationalCarry,
+        x: Float[Array, " *event"],
+        key: PRNGKeyArray,
+    ) -> VariationalCarry:
+        """Start anew once too many observations in a row were lost on this trajectory."""
+
+        def anew() -> VariationalCarry:
+            # Unless x_t itself is absurd: a belief had better go on without it.
+            fresh = strong(self.init(model))
+            return select(can_begin_with(model, x, key), fresh, carry)
+
+        return jax.lax.cond(carry.num_lost >= PATIENCE, anew, lambda: carry)
 
     def trace(
         self,

@@ -13,8 +13,16 @@ from varfilter.inference.gradient import GradientDescent
 from varfilter.inference.iterative import Iterative
 from varfilter.inference.prior import Prior
 from varfilter.inference.recurrent import LSTMPosterior, Recurrent
-from varfilter.inference.signal import Gradients, PrecisionWeightedErrors
-from varfilter.inference.update import Highway, LayerNorm, LearnedStep, MeanNormalized, SignedLog
+from varfilter.inference.signal import Gradients, PairedGradients, PrecisionWeightedErrors
+from varfilter.inference.update import (
+    Highway,
+    LayerNorm,
+    LearnedStep,
+    MeanNormalized,
+    NormAndLog,
+    Shift,
+    SignedLog,
+)
 
 __all__ = [
     "AbstractInference",
@@ -30,12 +38,15 @@ __all__ = [
     "LearnedStep",
     "MLPPosterior",
     "MeanNormalized",
+    "NormAndLog",
+    "PairedGradients",
     "PrecisionWeightedErrors",
     "Prior",
     "Recurrent",
     "SRNNPosterior",
     "SRNNResidualPosterior",
     "SVGPosterior",
+    "Shift",
     "SignedLog",
     "VRNNPosterior",
 ]

@@ -14,8 +14,8 @@ from varfilter._tree import detach, flat_size
 from varfilter.contracts import FirstStep, first_step
 from varfilter.inference.base import AbstractInference, Inferred, Memory
 from varfilter.inference.latents import require_reparameterisable
-from varfilter.inference.signal import Gradients
-from varfilter.inference.update import Highway, LayerNorm
+from varfilter.inference.signal import PairedGradients
+from varfilter.inference.update import NormAndLog, Shift
 from varfilter.model import AbstractModel, State
 from varfilter.nn import HighwayTrunk
 from varfilter.observation import Observation
@@ -31,13 +31,19 @@ class Record(eqx.Module):
 class Iterative(AbstractInference):
     """q_0 = p; repeat K times: q <- update(trunk([signal(q), q, (x)]), q)   (paper, eq. 13).
 
-    - `signal`: `Gradients()` (dF/dq) or `PrecisionWeightedErrors()`.
-    - `normalize`: applied to each input term by itself; `LayerNorm()` or `SignedLog()`.
+    - `signal`: dF/dq by `PairedGradients()` (the default) or `Gradients()`; or
+      `PrecisionWeightedErrors()`. It is averaged over `num_samples` draws, or pairs of them.
+    - `normalize`: applied to each input term by itself; `NormAndLog()` (the default), `SignedLog()`
+      or `LayerNorm()`.
     - `hidden_size`: units of each of the `num_layers` highway ELU layers. None: four for each
       number that the network is shown (of the signal, of q and, if it is encoded, of x_t), as a
       power of two from 64 to 1,024, the paper's; so a latent of one element has 64.
-    - `update`: `Highway` or `LearnedStep`, or `MeanNormalized.of(...)` of either.
+    - `update`: `Shift` (the default), `Highway` or `LearnedStep`, or `MeanNormalized.of(...)` of
+      one of them.
     - `encode_observation`: feed x_t, raw, as a further input.
+
+    The paper's network is `signal=Gradients(), normalize=LayerNorm(), update=Highway,
+    hidden_size=1024`, which needs latents of many elements; the defaults serve any size.
 
     It has no memory and no access to the model's state: all it knows of the past is the prior
     it starts from, and the gradients. That is why one architecture fits every model.
@@ -56,7 +62,7 @@ class Iterative(AbstractInference):
         self,
         model: AbstractModel,
         *,
-        update: Callable[..., Any] = Highway,
+        update: Callable[..., Any] = Shift,
         signal: Any = None,
         normalize: Callable[[Array], Array] | None = None,
         encode_observation: bool = False,
@@ -66,8 +72,8 @@ class Iterative(AbstractInference):
         num_samples: int = 1,
         key: PRNGKeyArray,
     ):
-        self.signal = Gradients() if signal is None else signal
-        self.normalize = LayerNorm() if normalize is None else normalize
+        self.signal = PairedGradients() if signal is None else signal
+        self.normalize = NormAndLog() if normalize is None else normalize
         self.encode_observation = encode_observation
         self.num_iterations = require_positive("num_iterations", num_iterations)
         self.num_samples = require_positive("num_samples", num_samples)
@@ -87,7 +93,7 @@ class Iterative(AbstractInference):
         if self.update.needs_gradient and not self.signal.is_gradient:
             raise ValueError(
                 f"`update` takes the raw gradient, but `signal` is `{type(self.signal).__name__}`."
-                " Use `signal=Gradients()`, or `update=Highway`."
+                " Use `signal=Gradients()`, or `update=Shift`."
             )
 
     @classmethod
@@ -168,15 +174,16 @@ def _require_parts(signal: Any, normalize: Any, update: Any) -> None:
     """Refuse classes for `signal` and `normalize`, and an instance for `update`, built here."""
     if isinstance(signal, type) or not hasattr(signal, "is_gradient"):
         raise TypeError(
-            f"`signal` must be `Gradients()` or `PrecisionWeightedErrors()`; got {kind(signal)}."
+            "`signal` must be `PairedGradients()`, `Gradients()` or `PrecisionWeightedErrors()`;"
+            f" got {kind(signal)}."
         )
     if isinstance(normalize, type) or not callable(normalize):
         raise TypeError(
-            "`normalize` must be `LayerNorm()`, `SignedLog()` or a function;"
+            "`normalize` must be `NormAndLog()`, `SignedLog()`, `LayerNorm()` or a function;"
             f" got {kind(normalize)}."
         )
     if isinstance(update, eqx.Module) or not callable(update):
         raise TypeError(
-            "`update` must be a class, `Highway` or `LearnedStep`, or `MeanNormalized.of(...)` of"
-            f" one; got {kind(update)}."
+            "`update` must be a class, `Shift`, `Highway` or `LearnedStep`, or"
+            f" `MeanNormalized.of(...)` of one; got {kind(update)}."
         )

@@ -39,6 +39,35 @@ class Gradients(eqx.Module):
         )
 
 
+class PairedGradients(eqx.Module):
+    """dF_t/dq as `Gradients` has it, from `num_samples` pairs of draws: z and its mirror image.
+
+    The network must tell where x_t pulls q from where the noise of a draw happened to push it.
+    In a pair the noise of dF/dmean cancels: all of it where log p(x_t | z_t) is quadratic in
+    z_t, and most of it where q is narrow. The price is a second evaluation of the emission.
+    """
+
+    is_gradient: ClassVar[bool] = True
+
+    def __call__(
+        self,
+        q: Any,
+        model: AbstractModel,
+        state: State,
+        x: Float[Array, " *event"],
+        key: PRNGKeyArray,
+        *,
+        prior: Any,
+        num_samples: int,
+        kl_weight: float | Float[Array, ""],
+    ) -> tuple[Any, Float[Array, ""]]:
+        """Return (dF/dq, F) at q."""
+        return free_energy_gradient(
+            q, model, state, x, key,
+            prior=prior, num_samples=num_samples, is_paired=True, kl_weight=kl_weight,
+        )  # fmt: skip
+
+
 class PrecisionWeightedErrors(eqx.Module):
     """e_x = (x - mean_x) / var_x and e_z = (z - mean_p) / var_p, averaged over the samples.
 

@@ -14,13 +14,15 @@ from varfilter.distributions import is_distribution, stabilised
 from varfilter.nn import linear
 
 EPSILON = 1e-7
+# Of a network that should leave q as it is before it has learned anything, and yet can learn.
+FIRST_GAIN = 0.01
 
 
 class LayerNorm(eqx.Module):
     """(v - mean(v)) / std(v) over the elements of one input term, without scale or shift.
 
-    The network then sees the direction of a gradient, not its size. With a latent of one or
-    two dimensions hardly anything is left (nothing, and a sign): take `SignedLog` there.
+    The paper's form. The network then sees the direction of a gradient, not its size: of a
+    latent of one element nothing is left, and of one of two elements a sign.
     """
 
     def __call__(self, term: Float[Array, " size"]) -> Float[Array, " size"]:
@@ -41,6 +43,45 @@ class SignedLog(eqx.Module):
     def __call__(self, term: Float[Array, " size"]) -> Float[Array, " size"]:
         """Compress each element of the term."""
         return jnp.sign(term) * jnp.log1p(jnp.abs(term))
+
+
+class NormAndLog(eqx.Module):
+    """v / rms(v) beside sign(v) log(1 + |v|): a term's direction, and the size of its elements.
+
+    The direction is of order one however small the gradients are, as they are while a model is
+    new and its emission hardly listens to z; by their logs alone they would be next to nothing, q
+    would stay at the prior and the latent be given up. The logs tell large gradients from small
+    ones, and serve latents of any size: of one element the direction is a sign.
+    """
+
+    def __call__(self, term: Float[Array, " size"]) -> Float[Array, " twice"]:
+        """Make two numbers of each element; of zeros alone, zeros."""
+        largest = jnp.max(jnp.abs(term), initial=0.0)
+        # By the largest first: the squares of the smallest and of the largest floats are none.
+        scaled = term / jnp.where(largest > 0.0, largest, 1.0)
+        square = jnp.sum(scaled**2) / max(term.size, 1)
+        # Still none where the reciprocal of the largest is below all floats: 1e38 has no direction.
+        direction = scaled / jnp.sqrt(jnp.where(square > 0.0, square, 1.0))
+        return jnp.concatenate([direction, SignedLog()(term)])
+
+
+class Shift(eqx.Module):
+    """q' = q + offset, linear in the trunk's output.
+
+    The offset starts close to zero: an untrained network leaves the prior as it is. What does not
+    move need not be learned, however large a latent's mean.
+    """
+
+    needs_gradient: ClassVar[bool] = False
+    offset: eqx.nn.Linear
+
+    def __init__(self, hidden_size: int, parameter_size: int, *, key: PRNGKeyArray):
+        self.offset = linear(hidden_size, parameter_size, gain=FIRST_GAIN, key=key)
+
+    def __call__(self, hidden: Float[Array, " hidden"], q: Any, signal: Any) -> Any:
+        """Make the next iterate from the trunk's output."""
+        parameters, unravel = ravel_pytree(q)
+        return stabilised(unravel(parameters + self.offset(hidden)))
 
 
 class Highway(eqx.Module):

@@ -40,6 +40,10 @@ class EndToEnd(eqx.Module):
     With resampling (FIVO) it is biased, for no gradient passes the choice of ancestors, unless
     the filter has `resampling=ScoredSystematic()`: what θ learns from then goes to the score,
     d log p(x) / dθ, as the number of particles grows, at the price of a higher variance.
+
+    Elements that are missing are drawn like latents. No gradient passes the draws of families that
+    cannot be reparameterised (binary columns, counts): where a recurrence sees such elements and
+    many are missing, what it learns from them is biased.
     """
 
     theta: optax.GradientTransformation | None = eqx.field(static=True)

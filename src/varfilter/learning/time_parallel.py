@@ -43,8 +43,8 @@ class TimeParallel(eqx.Module):
 
     - `theta`, `phi`: optax optimizers of the model and of the inference; None holds it fixed.
     - `num_phi_steps`: optimizer steps of φ per update, each on its own random slice of the
-      recorded problems. φ has to keep up with a moving θ: one step for each time step, as in
-      the original code, is a good choice for long training.
+      recorded problems. φ has to keep up with a moving θ: with 1 it may never catch up, and the
+      latent is given up. One for each time step is what the original code makes.
     - `complete`: a promise that no element is missing, so that frames are embedded at once.
     """
 
@@ -58,7 +58,7 @@ class TimeParallel(eqx.Module):
         *,
         theta: optax.GradientTransformation | None,
         phi: optax.GradientTransformation | None,
-        num_phi_steps: int = 1,
+        num_phi_steps: int = 8,
         complete: bool = False,
     ):
         require_optimizers(theta, phi)

@@ -14,6 +14,7 @@ import numpy as np
 
 from varfilter._arguments import kind
 from varfilter._files import naming, replacing
+from varfilter.data.arrays import read_array
 from varfilter.data.dataset import Dataset
 from varfilter.data.ragged import Ragged
 from varfilter.media.formats import Row, Vector, write_rows
@@ -145,8 +146,10 @@ class AbstractMedium(ABC):
     ) -> Iterator[tuple[str, np.ndarray]]:
         """(name, rows) of each new recording at `path`, read as those of `dataset` were."""
         try:
-            yield path.stem, np.atleast_1d(np.load(path, allow_pickle=False))
+            yield path.stem, np.atleast_1d(read_array(path, f"`INPUT` {str(path)!r}"))
         except (OSError, ValueError, EOFError) as error:
+            if str(error).startswith("`INPUT`"):
+                raise
             reason = " ".join(str(error).split()).rstrip(".")
             raise ValueError(
                 f"`INPUT` {str(path)!r} cannot be read ({reason}). Give {self.inputs}."

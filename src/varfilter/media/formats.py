@@ -127,7 +127,11 @@ WRITERS: dict[str, Callable[[Iterable[Row], Path], None]] = dict(
 
 def _json_line(row: Row) -> str:
     plain = {name: _plain(value) for name, value in row.items()}
-    return json.dumps(plain, ensure_ascii=False, allow_nan=False) + "\n"
+    line = json.dumps(plain, ensure_ascii=False, allow_nan=False)
+    if not line.isprintable():
+        # Names may hold codes that move the cursor of a terminal; in JSON each has an escape.
+        line = "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in line)
+    return line + "\n"
 
 
 def _csv_line(values: Iterable[Any]) -> bytes:

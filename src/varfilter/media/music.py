@@ -75,10 +75,11 @@ class MusicMedium(AbstractMedium):
         """Whether the file holds rolls, and not columns."""
         if path.suffix.lower() != ".npz":
             return path.suffix.lower() in ROLLS
-        if not zipfile.is_zipfile(path):
-            return False
-        with zipfile.ZipFile(path) as file:
-            return any(f"{split}_rolls.npy" in file.namelist() for split in SPLITS)
+        try:
+            with zipfile.ZipFile(path) as file:
+                return any(f"{split}_rolls.npy" in file.namelist() for split in SPLITS)
+        except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
+            return False  # What is wrong with it, the reader of tables says.
 
     def reader(self, path: Path) -> Callable[..., Dataset]:
         """Choose the reader: of a folder of MIDI files, or of one file of rolls."""

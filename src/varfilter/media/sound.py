@@ -75,7 +75,7 @@ class SoundMedium(AbstractMedium):
         rate, stored = round(dataset.rate or 1), dataset.train.values.dtype
         for name, file in files_in(path, self):
             sound = read_audio(file)
-            samples = resampled(sound.samples, sound.rate, rate)
+            samples = resampled(sound.samples, sound.rate, rate, str(file))
             # Of what is kept as whole levels, new recordings are too.
             is_finer = stored.kind in "iu" and samples.dtype.kind == "f"
             yield name, (np.rint(samples) if is_finer else samples).astype(stored)

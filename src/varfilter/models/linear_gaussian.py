@@ -227,6 +227,21 @@ def kalman_update(
     return posterior, Gaussian.from_cholesky(mean, full), log_evidence
 
 
+def kalman_first(
+    model: LinearGaussian, x0: Float[Array, " observed"] | None
+) -> LinearGaussianState:
+    """The state before the first step; with feedback, what is missing of `x0` is a Gaussian too."""
+    state = model.init(None)
+    if x0 is None or model.feedback is None:
+        return state
+    latent = model.latent_size
+    joint_mean, joint_root = _posterior_with_missing(model, state, x0)
+    root = jnp.concatenate([state.latent.cholesky, model.feedback @ joint_root[latent:]], axis=1)
+    mean = state.latent.mean + model.feedback @ joint_mean[latent:]
+    first = Gaussian.from_cholesky(mean, _linalg.lower_triangular(root))
+    return LinearGaussianState(first, state.u)
+
+
 def kalman_predict(
     model: LinearGaussian,
     state: LinearGaussianState,

@@ -23,6 +23,7 @@ from varfilter.filters.base import Carry, driven_carry
 from varfilter.media import Inspection
 from varfilter.model import AbstractModel
 from varfilter.plots.sequences import InspectedSequence
+from varfilter.prediction import predictive_quantiles
 
 # The quantiles of a prediction between which its band is drawn.
 LOW, HIGH = 0.05, 0.95
@@ -178,7 +179,7 @@ def _inspected(
         key_rank, key_samples = jax.random.split(jax.random.fold_in(key_draws, belief.t))
         each = jax.random.split(key_samples, num_samples)
         samples, means = jax.vmap(lambda k: drawn(carry, k))(each)
-        low, high = jnp.quantile(samples, jnp.asarray([LOW, HIGH], samples.dtype), axis=0)
+        low, high = predictive_quantiles(samples, (LOW, HIGH))
         after, reconstruction, bound = _step(filter, model, carry, x, key)
         ranks = _rank(x, samples, half_widths, key_rank)
         return after, (jnp.mean(means, axis=0), low, high, ranks, reconstruction, -bound)

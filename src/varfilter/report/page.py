@@ -16,7 +16,7 @@ from varfilter.plots.sequences import caption
 from varfilter.plots.style import count
 from varfilter.report.summary import RunSummary, labels, summarize
 from varfilter.runs import Run
-from varfilter.runs.run import write_whole
+from varfilter.runs.folder import write_whole
 
 ABOUT_RESULTS = (
     "Nats per scored step, lower is better; the first step of a sequence is conditioned on and not"
@@ -87,6 +87,7 @@ def render(found: Sequence[RunSummary], *, split: str, seed: int) -> str:
     parts = [
         f"<h1>{html.escape(names if len(found) < 3 else f'{len(found)} runs')}</h1>",
         f'<p class="lead">{html.escape(lead)}</p>',
+        *_warnings(found),
         cards(_cards(found, split)),
         facts(_facts(found[0].numbers)) if len(found) == 1 else "",
         "<h2>Results</h2>",
@@ -97,6 +98,16 @@ def render(found: Sequence[RunSummary], *, split: str, seed: int) -> str:
     for each in found:
         parts += _one_run(each, split, is_alone=len(found) == 1)
     return document(f"varfilter report: {names}", "\n".join(parts))
+
+
+def _warnings(found: Sequence[RunSummary]) -> list[str]:
+    """What is bad about the runs, before any number is read."""
+    is_alone = len(found) == 1
+    return [
+        f'<p class="loud">{html.escape(text if is_alone else f"{each.label}: {text}")}</p>'
+        for each in found
+        for text in each.numbers["warnings"]
+    ]
 
 
 def nats(value: float | int | None) -> str:
@@ -293,6 +304,7 @@ def _facts(numbers: dict[str, Any]) -> list[tuple[str, str]]:
         ("bound", f"{numbers['bound']}; {numbers['units']}"),
         ("trained", f"{numbers['num_updates']:,} updates, {numbers['num_epochs']:.4g} epochs,"
          f" {numbers['seconds']:,.0f} s; best checkpoint at update {numbers['best_step']:,}"),
+        ("validated", numbers["validation"]),
         ("device", f"{numbers['num_devices']} of {numbers['device']}"),
         ("versions", f"varfilter {numbers['varfilter']}, jax {numbers['jax']}"),
         ("revision", numbers["revision"] or "not from a checkout"),

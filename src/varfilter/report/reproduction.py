@@ -1,7 +1,7 @@
 """The paper's tables and figures again: train what is missing, score it, put both side by side."""
 
-import html
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,17 +11,20 @@ import jax
 
 from varfilter.data.dataset import Dataset
 from varfilter.experiments import AVF, EXPERIMENTS, Experiment, experiment_named
+from varfilter.experiments.expectation import duration
 from varfilter.media import Source, load
 from varfilter.plots import curves
-from varfilter.plots.page import command_line, document, facts, illustration, table
+from varfilter.plots.page import illustration
 from varfilter.plots.sequences import caption
-from varfilter.plots.style import WIDE, count, png
+from varfilter.plots.style import WIDE, png
 from varfilter.report.inspection import inspect_sequences
-from varfilter.report.page import nats, printed, write_page
+from varfilter.report.page import write_page
+from varfilter.report.paper_tables import paper_markdown, paper_page
 from varfilter.report.summary import command, drawn_numbers, score_split
 from varfilter.runs import Run, train_run
-from varfilter.runs.run import write_whole
-from varfilter.runs.training import Stopped, Validated
+from varfilter.runs.folder import write_whole
+from varfilter.runs.plan import Plan, plan_run, updates_made
+from varfilter.runs.training import Event, Stopped, Training, Validated
 
 What = Literal["table-1", "table-2", "table-3", "figure-3", "figure-4"]
 TITLES: dict[str, str] = {
@@ -34,16 +37,28 @@ TITLES: dict[str, str] = {
 # The free sets of the same kind.
 AT_HAND = {"timit": "timit-sample", "kth": "weizmann"}
 ITERATIONS = (1, 2, 4, 8)
-HEAD = ("experiment", "data", "nats per step", "standard error", "paper, corrected",
-        "divided by T", "paper, printed", "trained")  # fmt: skip
-ABOUT = (
-    "Free energy in nats per step, lower is better, every sequence with the same weight. Our nats"
-    " per step are of the steps that were scored, and compare with the paper's number corrected to"
-    " those; divided by T, all T steps of a sequence instead of the T-1 scored ones, they compare"
-    " with the number as printed. The standard error is over sequences, not seeds."
-)
-
 Tell = Callable[[str], None]
+# Shows what happens in a training, and says whether it is to be left there.
+Show = Callable[[Event], bool]
+Watch = Callable[[Run, Training], AbstractContextManager[Show]]
+
+
+class Interrupted(Exception):
+    """Training was left before its end, saved; the same call goes on from there."""
+
+
+class Task(NamedTuple):
+    """An experiment of the paper, what is trained for it here, and what that will take.
+
+    Without the data there is no `experiment`, and `missing` is the reason.
+    """
+
+    wanted: Experiment
+    folder: Path
+    experiment: Experiment | None
+    dataset: Dataset | None
+    plan: Plan | None
+    missing: str | None
 
 
 class Row(NamedTuple):
@@ -68,12 +83,15 @@ def reproduce(
     at_hand: bool = False,
     seed: int = 0,
     tell: Tell = print,
+    watch: Watch | None = None,
 ) -> Path:
     """Write OUT/WHAT.html, .md and .json (and .png of a figure); runs are in `runs`, or OUT/runs.
 
-    What was begun there is resumed; what was trained is not trained again. A data set that is not
-    here is left out, with the reason; with `at_hand` a free one takes its place where there is
-    one. `max_updates` is for a short try, and the caption says so.
+    First `tell` is given what will be trained, and how long that is expected to take. What was
+    begun there is resumed; what was trained is not trained again. A data set that is not here is
+    left out, with the reason; with `at_hand` a free one takes its place where there is one.
+    `max_updates` is for a short try, and the caption says so. `watch` makes what shows a training;
+    by default a line of each validation goes to `tell`.
     """
     if what not in get_args(What):
         raise ValueError(f"`what` must be one of {', '.join(get_args(What))}; got {what!r}.")
@@ -81,10 +99,16 @@ def reproduce(
     folder = out / "runs" if runs is None else Path(runs).expanduser()
     out.mkdir(parents=True, exist_ok=True)
     data = _DataSets()
-    rows = [
-        _trained(wanted, folder, data, max_updates=max_updates, at_hand=at_hand, tell=tell)
+    tasks = [
+        _planned(wanted, folder, data, max_updates=max_updates, at_hand=at_hand)
         for wanted in wanted_by(what)
     ]
+    for line in announcement(what, tasks, at_hand=at_hand):
+        tell(line)
+    watch = watch or (lambda run, _: nullcontext(_teller(run, tell)))
+    rows = [_trained(task, watch, max_updates) for task in tasks]
+    if any(row.run for row in rows):
+        tell("Scoring ...")
     numbers: dict[str, Any] = {
         "what": what,
         "title": TITLES[what],
@@ -100,6 +124,58 @@ def reproduce(
     write_whole(out / f"{what}.md", paper_markdown(numbers))
     write_page(out / f"{what}.html", paper_page(numbers, figures), numbers)
     return out / f"{what}.html"
+
+
+def announcement(what: str, tasks: Sequence[Task], *, at_hand: bool) -> list[str]:
+    """What will be trained and how long that takes on this device, a line each."""
+    lines = [TITLES[what]]
+    width = max(len((task.experiment or task.wanted).name) for task in tasks)
+    seconds, is_known = 0.0, True
+    for task in tasks:
+        name = (task.experiment or task.wanted).name.ljust(width)
+        if task.plan is None:
+            lines.append(f"  {name}  left out: {task.wanted.data.source} is not here")
+            continue
+        plan, took = task.plan, task.plan.expected.seconds
+        left = plan.num_updates - plan.done
+        if not left:
+            lines.append(f"  {name}  trained: {plan.num_updates:,} updates")
+            continue
+        done = f"{plan.done:,} of " if plan.done else ""
+        time = "" if took is None else f", {'another ' if plan.done else ''}{duration(took)}"
+        verb = "goes on" if plan.done else "to train"
+        lines.append(f"  {name}  {verb}: {done}{plan.num_updates:,} updates{time}")
+        seconds, is_known = seconds + (took or 0.0), is_known and took is not None
+    plans = [
+        task.plan
+        for task in tasks
+        if task.plan is not None and task.plan.done < task.plan.num_updates
+    ]
+    if plans and is_known:
+        lines.append(
+            f"In all about {duration(seconds)} on {plans[0].device}, guessed from runs elsewhere."
+        )
+    elif plans:
+        lines.append(
+            f"How long that takes on {plans[0].device} is not known: the first updates tell."
+        )
+    if plans:
+        lines.append("Ctrl-C saves and stops; the same command goes on from there.")
+    for task in tasks:
+        if task.experiment is not None and task.experiment.data != task.wanted.data:
+            lines.append(
+                f"{task.wanted.data.source} is not here. TAKING {task.experiment.data.source}"
+                " INSTEAD: the numbers do not compare with the paper's."
+            )
+    missing = {task.wanted.data.source for task in tasks if task.missing}
+    for source in sorted(missing):
+        other = AT_HAND.get(source)
+        if other is not None and not at_hand:
+            lines.append(f"{source} is not here; --at-hand takes {other}, which is free.")
+        else:
+            name = other if at_hand and other else source
+            lines.append(f"{name} is not here; to get it: varfilter data fetch {name}")
+    return list(dict.fromkeys(lines))
 
 
 def wanted_by(what: str) -> list[Experiment]:
@@ -164,37 +240,47 @@ class _DataSets:
         return self.known[source]
 
 
-def _trained(
-    wanted: Experiment,
-    folder: Path,
-    data: _DataSets,
-    *,
-    max_updates: int | None,
-    at_hand: bool,
-    tell: Tell,
-) -> Row:
+def _planned(
+    wanted: Experiment, folder: Path, data: _DataSets, *, max_updates: int | None, at_hand: bool
+) -> Task:
     experiment, dataset = wanted, data[wanted.data]
     if isinstance(dataset, str) and at_hand and (other := _at_hand(wanted)):
-        tell(
-            f"{wanted.name}: {wanted.data.source} is not here. TAKING {other.data.source} INSTEAD:"
-            " the numbers do not compare with the paper's."
-        )
         experiment, dataset = other, data[other.data]
+    place = folder / experiment.name
     if isinstance(dataset, str):
-        tell(f"{wanted.name}: left out, because {experiment.data.source} is not here.")
-        return Row(wanted, None, dataset)
-    run = Run.begin(folder / experiment.name, experiment, dataset)
-    run.dataset = dataset
-    for event in train_run(run, dataset, max_updates=max_updates):
+        return Task(wanted, place, None, None, None, dataset)
+    plan = plan_run(experiment, dataset, max_updates=max_updates, done=updates_made(place))
+    return Task(wanted, place, experiment, dataset, plan, None)
+
+
+def _trained(task: Task, watch: Watch, max_updates: int | None) -> Row:
+    if task.experiment is None or task.dataset is None:
+        return Row(task.wanted, None, task.missing)
+    run = Run.begin(task.folder, task.experiment, task.dataset)
+    run.dataset = task.dataset
+    events = train_run(run, task.dataset, max_updates=max_updates)
+    with watch(run, events) as show, closing(events):
+        for event in events:
+            if show(event):
+                raise Interrupted
+    return Row(task.wanted, run, None)
+
+
+def _teller(run: Run, tell: Tell) -> Show:
+    """Show the validations and the end of a training as lines."""
+
+    def show(event: Event) -> bool:
         if isinstance(event, Validated):
             line = event.line
             tell(
-                f"{experiment.name}: update {line['step']:,}, epoch {line['epoch']:.4g}:"
+                f"{run.experiment.name}: update {line['step']:,}, epoch {line['epoch']:.4g}:"
                 f" validation {line['valid']['nats']:.3f} nats per step, best {line['best']:.3f}"
             )
         elif isinstance(event, Stopped):
-            tell(f"{experiment.name}: {event.reason}.")
-    return Row(wanted, run, None)
+            tell(f"{run.experiment.name}: {event.reason}.")
+        return False
+
+    return show
 
 
 def _row(row: Row, *, split: str, seed: int) -> dict[str, Any]:
@@ -277,76 +363,3 @@ def _improvements(rows: list[Row], numbers: dict[str, Any], out: Path) -> list[s
         )
         figures.append(illustration(paint, text))
     return figures
-
-
-def paper_page(numbers: dict[str, Any], figures: list[str]) -> str:
-    """The HTML of a table or a figure of the paper beside ours; `figures` are HTML."""
-    warnings = "".join(f'<p class="loud">{html.escape(text)}</p>' for text in _warnings_of(numbers))
-    commands = [row["command"] for row in numbers["rows"] if row["results"]]
-    body = [
-        f"<h1>{html.escape(numbers['title'])}</h1>",
-        f'<p class="lead">Ours beside those of the paper. Scored with seed {numbers["seed"]}.</p>',
-        warnings,
-        *figures,
-        table(HEAD, [_cells(row) for row in numbers["rows"]]),
-        f'<p class="note">{html.escape(ABOUT)}</p>',
-    ]
-    if missing := _missing_of(numbers):
-        listed = [(data, html.escape(reason)) for data, reason in missing.items()]
-        body += ["<h2>What is missing</h2>", facts(listed)]
-    if commands:
-        items = "".join(f"<li>{command_line(line)}</li>" for line in commands)
-        body += ["<h2>The runs, each by itself</h2>", f"<ul>{items}</ul>"]
-    return document(f"varfilter: {numbers['title']}", "\n".join(body))
-
-
-def paper_markdown(numbers: dict[str, Any]) -> str:
-    """The same table as Markdown, for a README."""
-    lines = [f"# {numbers['title']}", ""]
-    lines += [f"**{text}**\n" for text in _warnings_of(numbers)]
-    rows = [HEAD, ["---", "---", *["---:"] * (len(HEAD) - 3), "---"], *map(_cells, numbers["rows"])]
-    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
-    lines += ["", ABOUT]
-    for data, reason in _missing_of(numbers).items():
-        lines += ["", f"{data} is missing: {reason}"]
-    return "\n".join(lines) + "\n"
-
-
-def _missing_of(numbers: dict[str, Any]) -> dict[str, str]:
-    """The data sets that are not here, each with the reason."""
-    return {row["data_wanted"]: row["missing"] for row in numbers["rows"] if row["missing"]}
-
-
-def _cells(row: dict[str, Any]) -> list[str]:
-    """The row of one experiment."""
-    published, results = row["published"] or {}, row["results"]
-    paper = printed(published.get("corrected")), printed(published.get("nats"))
-    if results is None:
-        return [row["wanted"], row["data_wanted"], "missing", "", paper[0], "", paper[1], ""]
-    data = row["data"] + (" (not the paper's data)" if row["is_at_hand"] else "")
-    return [
-        row["experiment"],
-        data,
-        nats(results["nats"]),
-        nats(results["standard_error"]),
-        paper[0],
-        nats(results["nats_as_published"]),
-        paper[1],
-        count(row["num_updates"], "update"),
-    ]
-
-
-def _warnings_of(numbers: dict[str, Any]) -> list[str]:
-    """What a reader must know before the numbers."""
-    found = []
-    if numbers["max_updates"] is not None and any(row["results"] for row in numbers["rows"]):
-        found.append(
-            f"A short try: at most {numbers['max_updates']:,} update(s) each. These numbers say"
-            " nothing of the method."
-        )
-    if others := sorted({row["data"] for row in numbers["rows"] if row["is_at_hand"]}):
-        found.append(
-            f"OTHER DATA: {', '.join(others)} in the place of the paper's, which are licensed and"
-            " not here. The numbers do not compare with the paper's."
-        )
-    return found

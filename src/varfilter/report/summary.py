@@ -20,6 +20,7 @@ from varfilter.plots.sequences import InspectedSequence, most_surprising
 from varfilter.report.inspection import calibration, inspect_sequences
 from varfilter.runs import Run
 from varfilter.runs.applied import applied_filter
+from varfilter.runs.judgements import judgements, naivety
 from varfilter.training.evaluation import Evaluation, HeldOut
 
 # Numbers of a batch that is scored at once: 64 MiB, several times as much while it is filtered.
@@ -57,6 +58,9 @@ def summarize(
         chosen[: medium.inspection.num_sequences], split=split, inspection=medium.inspection,
     )  # fmt: skip
     drawn = [medium.inspected(each) for each in inspected[: medium.inspection.num_drawn]]
+    reference = medium.reference(dataset, split)
+    lines = run.metrics()
+    warnings = [*judgements(lines), naivety(scores.nats, reference)]
     numbers = {
         "label": label,
         **_facts(run, dataset),
@@ -66,7 +70,7 @@ def summarize(
         "split": split,
         "results": {
             **scores.as_json(),
-            "reference": medium.reference(dataset, split)._asdict(),
+            "reference": reference._asdict(),
             "published": _published(run),
         },
         "calibration": calibration(dataset, inspected),
@@ -75,7 +79,9 @@ def summarize(
         "num_samples": medium.inspection.num_samples,
         "num_particles": num_particles,
         "drawn": [drawn_numbers(each) for each in drawn],
-        "metrics": run.metrics(),
+        "warnings": [text for text in warnings if text is not None],
+        "validation": chosen_by(lines),
+        "metrics": lines,
     }
     return RunSummary(label, dataset, medium, numbers, drawn)
 
@@ -194,6 +200,24 @@ def _facts(run: Run, dataset: Dataset) -> dict[str, Any]:
         "bound": _bound_in_words(run),
         "units": _units_in_words(dataset),
     }
+
+
+def chosen_by(lines: Sequence[dict[str, Any]]) -> str:
+    """Say on how much of the validation part the best was chosen."""
+    if not lines:
+        return "not validated"
+    valid = lines[-1]["valid"]
+    count, of = valid.get("num_sequences"), valid.get("of")
+    # Before there were validations of a part, nobody counted how many there are in all.
+    if of is None or count == of:
+        return f"all sequences of the validation part, {len(lines):,} times"
+    full = [line["full"] for line in lines if "full" in line]
+    text = f"{count:,} of {of:,} sequences, {len(lines):,} times; the best was chosen by these"
+    if not full:
+        return f"{text}, since all of them would have taken more than a fifth of the time"
+    return (
+        f"{text}, and has {full[-1]['nats']:.4f} nats per step on all (step {full[-1]['step']:,})"
+    )
 
 
 def _num_parameters(module: Any) -> int:

@@ -5,6 +5,7 @@ from varfilter.runs.applied import forecast_data as forecast_data
 from varfilter.runs.applied import sample_run as sample_run
 from varfilter.runs.estimator import TableFilter as TableFilter
 from varfilter.runs.live import LiveFilter as LiveFilter
+from varfilter.runs.repair import repair_run as repair_run
 from varfilter.runs.run import Run as Run
 from varfilter.runs.run import Trained as Trained
 from varfilter.runs.scores import score_particles as score_particles

@@ -1,7 +1,8 @@
 """A trained run at work: filter new recordings, forecast how they go on, make up others."""
 
 import functools
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +35,7 @@ from varfilter.prediction import (
     require_levels,
     run_predictive,
 )
+from varfilter.runs.judgements import TrainingRange
 from varfilter.runs.run import Run
 
 
@@ -43,7 +45,8 @@ class AppliedRun:
 
     `dataset` is what is known of the run's data. `filter` has the inference that was trained, and
     the number of trajectories that was asked for. `num_samples` draws make a prediction, whose
-    quantiles are at `levels`; `latents` says whether rows have the latents too.
+    quantiles are at `levels`; `latents` says whether rows have the latents too. `training_range` is
+    that of the run's data, where it is on record.
     """
 
     dataset: Dataset
@@ -53,6 +56,20 @@ class AppliedRun:
     num_samples: int
     levels: tuple[float, ...]
     latents: bool
+    training_range: TrainingRange | None = None
+
+    def inspected(
+        self, sequences: Iterable[NewSequence], tell: Callable[[str], None]
+    ) -> Iterator[NewSequence]:
+        """The sequences as they are; `tell` hears once of each column that leaves its range."""
+        told: set[str] = set()
+        for sequence in sequences:
+            known = self.training_range
+            for name, text in {} if known is None else known.outside(sequence.rows).items():
+                if name not in told:
+                    tell(f"{sequence.name}: {text}")
+                    told.add(name)
+            yield sequence
 
     @property
     def num_steps(self) -> int:
@@ -133,7 +150,8 @@ def apply_run(
     trained = run.trained()
     filter = applied_filter(trained.filter, num_particles)
     key = jax.random.key(seed)
-    return AppliedRun(run.template, trained.model, filter, key, num_samples, levels, latents)
+    known = TrainingRange.of_record(run.record["data"])
+    return AppliedRun(run.template, trained.model, filter, key, num_samples, levels, latents, known)
 
 
 def applied_filter(
@@ -175,7 +193,8 @@ def filter_data(
         run, seed=seed, num_particles=num_particles,
         num_samples=num_samples, levels=levels, latents=latents,
     )  # fmt: skip
-    return _filtered(applied, new_sequences(run.template, run.experiment.data, data))
+    sequences = new_sequences(run.template, run.experiment.data, data)
+    return _filtered(applied, applied.inspected(sequences, _warn))
 
 
 def forecast_data(
@@ -204,6 +223,7 @@ def forecast_data(
     )  # fmt: skip
     plan = run.medium.plan(run.template, inputs)
     sequences = new_sequences(run.template, run.experiment.data, data)
+    sequences = applied.inspected(sequences, _warn)
     cut = (run.medium.ahead(run.template, each, horizon, plan) for each in sequences)
     return (
         row
@@ -243,6 +263,10 @@ def _filtered(applied: AppliedRun, sequences: Iterator[NewSequence]) -> Iterator
             )  # fmt: skip
             filtered, predicted = _first_steps(found, num_steps)
             yield from applied.rows(sequence, begin, begin + num_steps, filtered, predicted)
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, stacklevel=3)
 
 
 def _first_steps(tree: Any, num_steps: int) -> Any:

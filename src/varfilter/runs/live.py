@@ -32,6 +32,7 @@ class LiveFilter:
         self._beliefs: dict[str | int, Belief] = {}
         self._stream = Stream(applied.filter, applied.model, applied.key)
         self._streamed: str | int | None = None
+        self._outside: set[str] = set()
 
     def rows(self, lines: Iterable[str | bytes]) -> Iterator[Row]:
         """Yield the rows of `filter_data`, each before waiting for the next line."""
@@ -87,6 +88,11 @@ class LiveFilter:
         times = np.array([step.time for step in steps])
         us = None if steps[0].u is None else np.stack([step.u for step in steps])
         xs = self.applied.dataset.observations(rows)
+        known = self.applied.training_range
+        for name, text in {} if known is None else known.outside(rows).items():
+            if name not in self._outside:
+                self.report(f"Line {self.num_lines} of standard input: {text}")
+                self._outside.add(name)
         return NewSequence(steps[0].sequence, rows, xs, times, us)
 
     def _fold(self, name: str | int, sequence: NewSequence) -> Any:

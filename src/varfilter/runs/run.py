@@ -2,38 +2,58 @@
 
 import functools
 import json
-import platform
-import subprocess
+import shlex
+import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
+import equinox as eqx
 import numpy as np
 
-from varfilter import __version__, distributions
-from varfilter._files import written
+from varfilter import distributions
+from varfilter._files import remove_abandoned
 from varfilter.data.dataset import SPLITS, Dataset, Family, Scaling
 from varfilter.data.ragged import Ragged
 from varfilter.devices import is_first_process
 from varfilter.experiments.experiment import Experiment, as_json, differences, from_json
 from varfilter.filters import AbstractFilter
+from varfilter.learning import LearnerState
 from varfilter.media import AbstractMedium, load, medium_of
 from varfilter.model import AbstractModel
+from varfilter.runs.folder import (
+    BEST,
+    CHECKPOINTS,
+    METRICS,
+    RECORD,
+    VERSION,
+    damage,
+    held,
+    make_folder,
+    read_record,
+    write_record,
+    writing,
+)
+from varfilter.runs.judgements import training_range
+from varfilter.runs.lock import FolderLock
+from varfilter.runs.metrics import append_line, read_metrics, write_lines
+from varfilter.runs.surroundings import surroundings
 from varfilter.training.checkpoints import (
     Checkpoint,
     kept_checkpoints,
     load_checkpoint,
+    newest_checkpoint,
     read_manifest,
     save_checkpoint,
 )
 
-VERSION = 1
 # What may differ when a run is resumed: it changes nothing of what was done so far.
-MAY_DIFFER = ("schedule.num_epochs", "schedule.patience_epochs", "published")
+MAY_DIFFER = ("schedule.num_epochs", "schedule.patience_epochs", "published", "preset")
+# Where the data lie. What they are, their hash says.
+PLACES = ("data.source", "data.at")
 # What the source of data is called that came from memory, and not from a file.
 IN_MEMORY = "<frame>"
 
@@ -47,6 +67,14 @@ class Trained(NamedTuple):
     valid: float | None
 
 
+class Progress(eqx.Module):
+    """What training carries from update to update: the learner's state, and the best so far."""
+
+    learning: LearnerState
+    best_model: AbstractModel
+    best_filter: AbstractFilter
+
+
 class Run:
     """The folder of a run.
 
@@ -58,7 +86,8 @@ class Run:
     def __init__(self, folder: Path, experiment: Experiment, record: dict[str, Any]):
         self.folder = folder
         self.experiment = experiment
-        self.record = record
+        self.record: dict[str, Any] = record
+        self._has_warned = False
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder)!r}, {self.experiment.name})"
@@ -67,25 +96,11 @@ class Run:
     def load(cls, folder: str | Path) -> "Run":
         """Load a run that was started earlier, here or elsewhere."""
         folder = Path(folder).expanduser()
-        path = folder / "run.json"
-        if not path.is_file():
-            what = "has no run.json" if folder.is_dir() else "does not exist"
-            what = "is a file" if folder.is_file() else what
-            raise FileNotFoundError(
-                f"`folder` {str(folder)!r} is not the folder of a run: it {what}. Make one with"
-                " `varfilter train EXPERIMENT --out FOLDER`."
-            )
-        with _damaged(path, ValueError):
-            record = json.loads(path.read_text(encoding="utf-8"))
-            version = record["version"]
-        if version != VERSION:
-            raise ValueError(
-                f"{str(path)!r} has version {version} of a run; this varfilter reads version"
-                f" {VERSION}. Update varfilter."
-            )
-        with _damaged(path, ValueError):
+        record = read_record(folder)
+        path = folder / RECORD
+        with damage(path, ValueError):
             medium = medium_of(data_template(record["data"])).name
-        with _damaged(path):  # what is wrong with a setting, it says itself
+        with damage(path):  # what is wrong with a setting, it says itself
             return cls(folder, from_json(record["experiment"], medium), record)
 
     @classmethod
@@ -95,29 +110,55 @@ class Run:
         Of several processes the first alone writes.
         """
         folder = Path(folder).expanduser()
-        if (folder / "run.json").exists():
-            run = cls.load(folder)
-            # One that stopped before it had anything to keep, over a wrong setting perhaps, is
-            # in nobody's way.
-            if run.has_learned:
-                run._require_same(experiment, dataset)
-                resumed = cls(folder, experiment, run.record | {"experiment": as_json(experiment)})
-                if resumed.record != run.record:
-                    resumed._write(resumed.record)
-                return resumed
-        record = {
-            "version": VERSION,
-            "experiment": as_json(experiment),
-            "data": data_record(dataset),
-            "notes": list(dataset.notes),
-            "begun": datetime.now(UTC).isoformat(timespec="seconds"),
-            **surroundings(),
-        }
-        run = cls(folder, experiment, record)
         if is_first_process():
-            _make(folder)
-        run._write(record)
+            make_folder(folder)
+        with held(folder) if is_first_process() else nullcontext():
+            if (folder / RECORD).exists():
+                run = cls.load(folder)
+                # One that stopped before it had anything to keep, over a wrong setting perhaps,
+                # is in nobody's way.
+                if run.has_learned:
+                    run._require_same(experiment, dataset)
+                    record = run.record | {"experiment": as_json(experiment)}
+                    resumed = cls(folder, experiment, record)
+                    if record != run.record:
+                        resumed._write()
+                    return resumed
+            record = {
+                "version": VERSION,
+                "experiment": as_json(experiment),
+                "data": data_record(dataset),
+                "notes": list(dataset.notes),
+                "begun": datetime.now(UTC).isoformat(timespec="seconds"),
+                **surroundings(),
+            }
+            run = cls(folder, experiment, record)
+            run._write()
         return run
+
+    @contextmanager
+    def held(self) -> Iterator[FolderLock | None]:
+        """Hold the folder for this process, to train in it; None where another process does that.
+
+        What processes that were killed left unfinished is removed, and the files of earlier
+        versions get checksums.
+        """
+        if not is_first_process():
+            yield None
+            return
+        with held(self.folder) as lock:
+            if json.dumps(read_record(self.folder)) != json.dumps(self.record):
+                raise ValueError(
+                    f"{str(self.folder)!r} was taken for another experiment meanwhile, so nothing"
+                    " was changed. Give another `--out`."
+                )
+            for folder in (self.folder, self.checkpoints):
+                remove_abandoned(folder)
+            if self.record["version"] != VERSION:
+                write_lines(self._metrics, self.metrics())
+                self.record = self.record | {"version": VERSION}
+                self._write()
+            yield lock
 
     @functools.cached_property
     def dataset(self) -> Dataset:
@@ -150,7 +191,7 @@ class Run:
     @property
     def checkpoints(self) -> Path:
         """The folder of the last few checkpoints."""
-        return self.folder / "checkpoints"
+        return self.folder / CHECKPOINTS
 
     @property
     def has_learned(self) -> bool:
@@ -158,73 +199,125 @@ class Run:
         return self._best.exists() or bool(kept_checkpoints(self.checkpoints))
 
     def why_best_is_bad(self) -> str | None:
-        """The reason for which the best checkpoint cannot be read; None if it can."""
+        """The reason for which the best checkpoint cannot be read; None if it can.
+
+        An error if it is another run's.
+        """
         try:
-            read_manifest(self._best)
+            manifest = read_manifest(self._best)
         except (ValueError, OSError) as error:
             return str(error)
+        self.require_own(self._best, manifest)
         return None
 
     def trained(self) -> Trained:
-        """The model and the filter of the best checkpoint by validation."""
+        """The model and the filter of the best checkpoint by validation.
+
+        Where no validation has come yet, the last state stands in for it, and a warning says so.
+        """
         path = self._best
-        if not path.exists():
-            raise FileNotFoundError(
-                f"{str(self.folder)!r} has no validated checkpoint yet. Train it:"
-                f" `varfilter train {self.folder}`."
-            )
         built = self.experiment.build(self.template)
+        if not path.exists():
+            return self._last(built)
         try:
             found = load_checkpoint(path, (built.model, built.filter))
+            self.require_own(path, found.manifest)
         except ValueError as error:
             raise ValueError(
                 f"{error} Or have it written again from the last checkpoint:"
-                f" `varfilter train {self.folder}`."
+                f" `{self.command('train')}`."
             ) from None
         model, filter = found.state
         return Trained(model, filter, found.step, found.manifest.get("valid"))
 
+    def _last(self, built: Any) -> Trained:
+        """What the newest checkpoint holds, which nobody has validated."""
+        progress = Progress(
+            built.learner.init(built.model, built.filter), built.model, built.filter
+        )
+        found, refused = newest_checkpoint(self.checkpoints, progress)
+        if found is None:
+            reason = refused[0] if refused else "Nothing was learned yet."
+            raise FileNotFoundError(
+                f"{str(self.folder)!r} has no validated checkpoint yet, and no other to take in its"
+                f" place. {reason} Train it: `{self.command('train')}`."
+            )
+        self.require_own(self.checkpoints, found.manifest)
+        if not self._has_warned:  # once is enough
+            self._has_warned = True
+            warnings.warn(
+                f"{str(self.folder)!r} has not been validated yet: its last state, of step"
+                f" {found.step}, stands in for the best.",
+                stacklevel=3,
+            )
+        learning = found.state.learning
+        return Trained(learning.model, learning.filter, found.step, None)
+
+    def require_own(self, path: Path, manifest: dict[str, Any]) -> None:
+        """Refuse a checkpoint that another run made, be its arrays of the same shapes."""
+        record = manifest.get("record") or {
+            "experiment": manifest.get("experiment"),
+            "data": {"sha256": manifest.get("data_sha256")},
+        }
+        reason = None
+        known, found = self.record["data"]["sha256"], record["data"]["sha256"]
+        try:
+            other = from_json(record["experiment"], self.medium.name)
+        except (ValueError, TypeError, AttributeError) as error:
+            reason = f"its experiment cannot be read: {str(error).rstrip('.')}"
+        else:
+            for name, (mine, theirs) in differences(self.experiment, other).items():
+                if not name.startswith((*MAY_DIFFER, *PLACES)):
+                    reason = f"its `{name}` is {theirs!r}, here it is {mine!r}"
+        if found != known:
+            reason = f"the sha256 of its data is {str(found)[:12]}..., here it is {known[:12]}..."
+        if reason is not None:
+            raise ValueError(
+                f"{str(path)!r} is of another run ({reason}), so nothing was changed. Put it back"
+                " where it belongs, out of this folder."
+            )
+
     def keep_best(self, trained: Trained) -> None:
         """Write the best checkpoint, in the place of the one before."""
-        manifest = {"experiment": as_json(self.experiment), "valid": trained.valid}
-        manifest |= {"data_sha256": self.record["data"]["sha256"]}
+        manifest = {"record": self.record, "valid": trained.valid}
         checkpoint = Checkpoint((trained.model, trained.filter), trained.step, manifest)
         save_checkpoint(self._best, checkpoint)
 
     def metrics(self) -> list[dict[str, Any]]:
         """The lines of `metrics.jsonl`, in order; a last line that was cut short is left out."""
-        path = self.folder / "metrics.jsonl"
-        if not path.exists():
-            return []
-        found = []
-        for line in path.read_text(encoding="utf-8").splitlines():
-            try:
-                found.append(dict(json.loads(line)))
-            except (ValueError, TypeError):
-                break
-        return found
+        return read_metrics(self._metrics, need_checksums=self.record["version"] > 1)
 
     def append_metrics(self, line: dict[str, Any]) -> None:
         """Add a line to `metrics.jsonl`."""
-        path = self.folder / "metrics.jsonl"
-        try:
-            with open(path, "a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + "\n")
-        except OSError as error:
-            raise _unwritable(path, error) from None
+        with writing(self._metrics):
+            append_line(self._metrics, line)
 
     def cut_metrics(self, step: int) -> None:
         """Drop the lines of the metrics after `step`: training goes on from there."""
         kept = [line for line in self.metrics() if line["step"] <= step]
-        write_whole(self.folder / "metrics.jsonl", "".join(json.dumps(m) + "\n" for m in kept))
+        with writing(self._metrics):
+            write_lines(self._metrics, kept)
+
+    def remember(self, **facts: Any) -> None:
+        """Put on record what was found out while training, and holds from then on."""
+        self.record = self.record | facts
+        self._write()
+
+    def command(self, name: str) -> str:
+        """A command on this run, as it is typed."""
+        return f"varfilter {name} {shlex.quote(str(self.folder))}"
 
     @property
     def _best(self) -> Path:
-        return self.folder / "best.safetensors"
+        return self.folder / BEST
 
-    def _write(self, record: dict[str, Any]) -> None:
+    @property
+    def _metrics(self) -> Path:
+        return self.folder / METRICS
+
+    def _write(self) -> None:
         if is_first_process():
-            write_whole(self.folder / "run.json", json.dumps(record, indent=1))
+            write_record(self.folder, self.record)
 
     def _require_same(self, experiment: Experiment, dataset: Dataset) -> None:
         for name, (mine, given) in differences(self.experiment, experiment).items():
@@ -232,7 +325,7 @@ class Run:
                 raise ValueError(
                     f"`--out {self.folder}` holds a run of `{self.experiment.name}` with"
                     f" `{name}` {mine!r}; got {given!r}. To go on with it:"
-                    f" `varfilter train {self.folder}`. To begin another: give another `--out`."
+                    f" `{self.command('train')}`. To begin another: give another `--out`."
                 )
         self._require_data(dataset)
 
@@ -244,38 +337,6 @@ class Run:
                 f" trained on: their sha256 is {now[:12]}..., it was {known[:12]}.... Put the old"
                 " ones back, or begin a new run with another `--out`."
             )
-
-
-@contextmanager
-def _damaged(path: Path, *others: type[Exception]) -> Iterator[None]:
-    """What a record lacks, or has of another type, as one sentence with the fix."""
-    try:
-        yield
-    except (KeyError, TypeError, AttributeError, IndexError, *others) as error:
-        raise ValueError(
-            f"{str(path)!r} is damaged ({error!r}). Restore another copy of it."
-        ) from None
-
-
-def _make(folder: Path) -> None:
-    if not (folder / "run.json").exists() and folder.is_dir() and any(folder.iterdir()):
-        raise FileExistsError(
-            f"`--out {folder}` is a folder with other things in it, and not a run. Give a new"
-            " folder, or an empty one."
-        )
-    try:
-        (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise _unwritable(folder, error) from None
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file of text, whole or not at all: what is there stays until the new one is."""
-    try:
-        with written(path) as put:
-            put(text.encode("utf-8"))
-    except OSError as error:
-        raise _unwritable(path, error) from None
 
 
 def data_record(dataset: Dataset) -> dict[str, Any]:
@@ -309,6 +370,7 @@ def data_record(dataset: Dataset) -> dict[str, Any]:
         "rate": dataset.rate,
         "schema": medium_of(dataset).schema_json(dataset),
         "input_names": list(dataset.input_names),
+        **training_range(dataset),
     }
 
 
@@ -347,39 +409,4 @@ def data_template(record: dict[str, Any]) -> Dataset:
         schema=schema and medium.schema(schema),
         input_names=names,
         inputs=dict.fromkeys(SPLITS, nothing) if names else {},
-    )
-
-
-def surroundings() -> dict[str, Any]:
-    """What ran: versions, the revision of the sources where they are a checkout, the device."""
-    return {
-        "varfilter": __version__,
-        "revision": _revision(),
-        "jax": jax.__version__,
-        "python": platform.python_version(),
-        "device": jax.devices()[0].device_kind,
-        "num_devices": jax.device_count(),
-    }
-
-
-def _revision() -> str | None:
-    here = Path(__file__).parent
-
-    def git(*words: str) -> str:
-        command = ["git", "-C", str(here), *words]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-
-    try:
-        is_ours = Path(git("rev-parse", "--show-toplevel")) in here.parents
-        if not (is_ours and git("ls-files", __file__)):
-            return None
-        return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", str(here)) else "")
-    except (OSError, subprocess.CalledProcessError):
-        return None
-
-
-def _unwritable(path: Path, error: OSError) -> OSError:
-    return type(error)(
-        f"Cannot write {str(path)!r} ({error.strerror}). What was saved before is not lost. Make"
-        " room, or give a folder that may be written to."
     )

@@ -12,7 +12,9 @@ from varfilter.data.dataset import Dataset, Family
 from varfilter.experiments.settings import Bound, filter_with
 from varfilter.filters import AbstractFilter, ParticleFilter, VariationalFilter
 from varfilter.inference import Iterative
+from varfilter.runs.judgements import judgements, validated_reference
 from varfilter.runs.run import Run
+from varfilter.runs.validation import subset
 from varfilter.training.evaluation import Evaluation, HeldOut
 
 
@@ -46,7 +48,7 @@ def score_run(
     trained = run.trained()
     particles = choice.num_particles if num_particles is None else num_particles
     filter = _with_iterations(trained.filter, num_iterations)
-    filter = filter_with(filter.inference, bound, particles)
+    filter = filter_with(filter.inference, bound, particles, num_samples=choice.num_samples)
     dataset = run.dataset
     held_out = HeldOut(dataset, split=split, batch_size=batch_size)
     found = held_out.evaluate(filter, trained.model, jax.random.key(seed))
@@ -67,6 +69,16 @@ def score_run(
         "reference": run.medium.reference(dataset, split)._asdict(),
         "published": _published(run),
     }
+
+
+def judged_run(run: Run, dataset: Dataset) -> list[str]:
+    """What is bad about a run that has ended, a sentence each; `dataset` is its own."""
+    lines = run.metrics()
+    known = run.record.get("validation") or {}
+    steps = dataset.valid.lengths // dataset.rows_per_step
+    numbers = subset(steps)[: known.get("num_sequences") or len(steps)]
+    reference = validated_reference(run.medium, dataset, lines, numbers)
+    return judgements(lines, reference)
 
 
 def score_particles(

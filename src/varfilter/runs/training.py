@@ -2,80 +2,34 @@
 
 import math
 import time
-from collections.abc import Generator
-from dataclasses import dataclass
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
-import equinox as eqx
-import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.sharding import Mesh
 
 from varfilter._arguments import require_positive
 from varfilter.data.dataset import Dataset
-from varfilter.devices import is_first_process, of_first_process
-from varfilter.experiments.experiment import as_json
-from varfilter.filters import AbstractFilter
-from varfilter.learning import LearnerState, Metrics
-from varfilter.model import AbstractModel
-from varfilter.runs.run import Run, Trained
-from varfilter.training.checkpoints import Checkpoint, keep_checkpoint, newest_checkpoint
-from varfilter.training.evaluation import HeldOut
-from varfilter.training.updates import fit
-
-
-class Averages:
-    """Running averages of the metrics of updates; `saved` are the sums of earlier ones."""
-
-    def __init__(self, saved: dict[str, Any] | None = None):
-        self._count: int = saved["count"] if saved else 0
-        self._sums: dict[str, Any] = saved["sums"] if saved else {}
-        # Fetched from the device only when asked for: training does not wait for them.
-        self._parts: list[Metrics] = []
-
-    def add(self, metrics: Metrics) -> None:
-        """Add the metrics of some updates, stacked."""
-        self._parts.append(metrics)
-
-    def saved(self) -> dict[str, Any]:
-        """The sums of all that was added, as plain JSON."""
-        for part in jax.device_get(self._parts):
-            named = {name: value for name, value in vars(part).items() if value is not None}
-            for name, value in named.items():
-                total = np.sum(np.asarray(value, np.float64), axis=0)
-                self._sums[name] = (total + self._sums.get(name, 0.0)).tolist()
-            self._count += len(part.free_energy)
-        self._parts = []
-        return {"count": self._count, "sums": dict(self._sums)}
-
-    def means(self) -> dict[str, Any]:
-        """The average of each metric, by its name."""
-        found = self.saved()
-        return {
-            name: (np.asarray(total) / found["count"]).tolist()
-            for name, total in found["sums"].items()
-        }
-
+from varfilter.devices import is_first_process
+from varfilter.learning import Metrics
+from varfilter.runs.checkpointing import (
+    Averages,
+    Best,
+    Checkpointing,
+    Standing,
+    newest_standing,
+)
+from varfilter.runs.run import Progress, Run
+from varfilter.runs.validation import Validation, ValidationPart
+from varfilter.training.updates import Fitted, fit
 
 # Bytes of training data that are kept on the device, to draw batches there.
 ON_DEVICE = 2 << 30
-
-
-class Progress(eqx.Module):
-    """What training carries from update to update: the learner's state, and the best so far."""
-
-    learning: LearnerState
-    best_model: AbstractModel
-    best_filter: AbstractFilter
-
-
-@dataclass(frozen=True)
-class Best:
-    """The lowest validation score, and where it was."""
-
-    valid: float = math.inf
-    step: int = 0
+# About how long a dispatch of updates takes: nothing is saved, shown or asked before it ends.
+SECONDS_PER_DISPATCH = 1.0
+# Training is not given up before so many validations in a row were no better.
+FEWEST_STALE = 3
 
 
 @dataclass(frozen=True)
@@ -89,6 +43,15 @@ class Updated:
     metrics: Metrics
     num_skipped: int
     seconds: float
+
+
+@dataclass(frozen=True)
+class Validating:
+    """A validation begins, of so many sequences of those that there are; it may take a while."""
+
+    step: int
+    num_sequences: int
+    of: int
 
 
 @dataclass(frozen=True)
@@ -116,7 +79,7 @@ class Stopped:
     best: Best
 
 
-Event = Updated | Validated | Resumed | Stopped
+Event = Updated | Validating | Validated | Resumed | Stopped
 
 
 def train_run(
@@ -126,188 +89,245 @@ def train_run(
     max_updates: int | None = None,
     seconds_per_checkpoint: float = 30.0,
     updates_per_dispatch: int = 50,
+    seconds_per_dispatch: float | None = SECONDS_PER_DISPATCH,
     devices: Mesh | None = None,
-) -> Generator[Event, None, None]:
+) -> "Training":
     """Train a run from where it stands to its end, or until `max_updates` were made in all.
 
     Every `seconds_per_checkpoint`, and when it ends or is left, the state is saved; after a
-    crash it goes on from there, and ends with the bits of a run that was never interrupted.
+    crash it goes on from there, and ends with the bits of a run that was never interrupted. The
+    folder is held for this process meanwhile. `updates_per_dispatch`, `seconds_per_dispatch` and
     `devices` as in `fit`: of several processes the first alone reads and writes the folder.
     """
-    experiment, schedule = run.experiment, run.experiment.schedule
-    windows = experiment.windows(dataset, on_device=dataset.train.values.nbytes <= ON_DEVICE)
-    per_epoch = schedule.updates_per_epoch(windows.num_batches)
-    model, filter, learner = experiment.build(dataset, per_epoch)
-    held_out = HeldOut(dataset, split="valid", batch_size=4 * schedule.batch_size, growth=2)
-    keys = experiment.keys()
-    num_updates = schedule.num_epochs * per_epoch
-    last = num_updates if max_updates is None else require_positive("max_updates", max_updates)
+    options = {
+        "updates_per_dispatch": updates_per_dispatch,
+        "seconds_per_dispatch": seconds_per_dispatch,
+        "devices": devices,
+    }
+    return Training(run, dataset, max_updates, seconds_per_checkpoint, options)
 
-    standing = _newest(run, Progress(learner.init(model, filter), model, filter))
-    state, best, validated = standing.state, standing.best, standing.validated
-    if step := int(state.learning.num_updates):
-        yield Resumed(step, standing.refused)
-    averages = Averages(standing.averages)
-    keeper = _Keeper(run, seconds_per_checkpoint, standing.kept_best)
 
-    epochs = fit(
-        learner,
-        state.learning,
-        windows,
-        keys.train,
-        num_updates=min(last, num_updates),
-        updates_per_dispatch=min(updates_per_dispatch, per_epoch),
-        updates_per_epoch=per_epoch,
-        kl_weight=schedule.annealing(per_epoch),
-        thinning=schedule.thinning(),
-        devices=devices,
-    )
-    begin = time.perf_counter()
-    try:
-        while True:
-            is_due = step % (per_epoch * schedule.epochs_per_validation) == 0
-            # Also first of all, where training was left between an epoch and its validation.
-            if validated < step and (is_due or step in (num_updates, last)):
-                scores = held_out.evaluate(state.learning.filter, state.learning.model, keys.valid)
-                is_best = scores.nats < best.valid
-                if is_best:
-                    learning = state.learning
-                    # In one assignment, here and below: no signal comes between its halves.
-                    state, best = (
-                        Progress(learning, learning.model, learning.filter),
-                        Best(scores.nats, step),
-                    )
-                line = {
-                    "step": step,
-                    "epoch": step / per_epoch,
-                    "seconds": round(time.perf_counter() - begin, 3),
-                    "kl_weight": float(schedule.annealing(per_epoch)(jnp.asarray(step - 1))),
-                    "train": averages.means(),
-                    "valid": scores.as_json(),
-                    "best": best.valid,
-                    "num_skipped": int(state.learning.num_skipped),
-                }
-                if is_first_process():
-                    run.append_metrics(line)
-                validated, averages = step, Averages()
-                keeper.keep_now_and_then(state, step, best, validated, averages)
-                yield Validated(line, is_best)
-            if step >= num_updates:
-                reason = f"all {schedule.num_epochs} epochs are done"
-                break
-            if step >= last:
-                reason = f"{step} updates were made, the most allowed"
-                break
-            if validated == step and _is_stale(schedule, best, step // per_epoch, per_epoch):
-                reason = f"validation has not improved for {schedule.patience_epochs} epochs"
-                break
-            fitted = next(epochs)
-            state, step = (
-                Progress(fitted.state, state.best_model, state.best_filter),
-                fitted.num_updates,
+class Training(Iterator[Event]):
+    """A run in training: an iterator of what happens; closed at any moment, it is saved."""
+
+    def __init__(
+        self,
+        run: Run,
+        dataset: Dataset,
+        max_updates: int | None,
+        seconds_per_checkpoint: float,
+        options: dict[str, Any],
+    ):
+        self.run, self.dataset = run, dataset
+        self.max_updates, self.seconds_per_checkpoint = max_updates, seconds_per_checkpoint
+        self._options = options
+        self._checkpointing: Checkpointing | None = None
+        self._events = self._train()
+
+    def __next__(self) -> Event:
+        return next(self._events)
+
+    def close(self) -> None:
+        """Leave it here, saved."""
+        self._events.close()
+
+    def leave(self) -> None:
+        """Save where it stands, from any thread, for a process that ends in the middle of it."""
+        if self._checkpointing is not None:
+            self._checkpointing.leave()
+
+    def _train(self) -> Generator[Event, None, None]:
+        with self.run.held() as lock:
+            work = _Work(self.run, self.dataset, self.max_updates)
+            found = newest_standing(self.run, work.start)
+            standing = found.standing
+            if standing.step:
+                yield Resumed(standing.step, found.refused)
+            checkpointing = self._checkpointing = Checkpointing(
+                self.run, lock, self.seconds_per_checkpoint, standing, found.kept_best
             )
-            averages.add(fitted.metrics)
-            yield Updated(
-                step, num_updates, -(-step // per_epoch), schedule.num_epochs, fitted.metrics,
-                int(state.learning.num_skipped), time.perf_counter() - begin,
-            )  # fmt: skip
-    finally:
-        keeper.keep(state, step, best, validated, averages)
-    yield Stopped(reason, step, best)
+            try:
+                updates = work.updates(standing.state, **self._options)
+                # How long each took the last time: until it is over, nothing is saved.
+                validating, updating = math.inf, 0.0
+                while True:
+                    work.settle_validation(standing)
+                    # Also first of all, where training was left between an epoch and its
+                    # validation.
+                    if work.is_to_validate(standing):
+                        checkpointing.reached(standing, validating)
+                        yield work.validating(standing)
+                        begin = time.perf_counter()
+                        standing, event = work.validate(standing)
+                        validating = time.perf_counter() - begin
+                        checkpointing.reached(standing, updating)
+                        yield event
+                    if (reason := work.reason_to_stop(standing)) is not None:
+                        break
+                    begin = time.perf_counter()
+                    standing, event = work.update(standing, next(updates))
+                    updating = time.perf_counter() - begin
+                    work.time(standing.step, updating)
+                    checkpointing.reached(standing, updating)
+                    yield event
+            finally:
+                checkpointing.save()
+            yield Stopped(reason, standing.step, standing.best)
 
 
-@dataclass(frozen=True)
-class _Standing:
-    """Where training stands as it begins or goes on."""
+class _Work:
+    """What there is to do in a run: updates, validations, and when to stop."""
 
-    state: Progress
-    best: Best
-    kept_best: int
-    """The step of the best that is on disk."""
-    validated: int
-    """The last step that was validated."""
-    averages: dict[str, Any] | None
-    """The sums of the metrics of the updates since that validation."""
-    refused: tuple[str, ...]
-    """Why newer checkpoints could not be used."""
+    def __init__(self, run: Run, dataset: Dataset, max_updates: int | None):
+        experiment, schedule = run.experiment, run.experiment.schedule
+        on_device = dataset.train.values.nbytes <= ON_DEVICE
+        self.run, self.schedule, self.keys = run, schedule, experiment.keys()
+        self.windows = experiment.windows(dataset, on_device=on_device)
+        self.per_epoch = schedule.updates_per_epoch(self.windows.num_batches)
+        model, filter, self.learner = experiment.build(dataset, self.per_epoch)
+        self.start = Progress(self.learner.init(model, filter), model, filter)
+        self.held_out = ValidationPart(dataset, 4 * schedule.batch_size)
+        self.num_updates = schedule.num_epochs * self.per_epoch
+        self.last = self.num_updates
+        if max_updates is not None:
+            self.last = require_positive("max_updates", max_updates)
+        self.begin = time.perf_counter()
+        self.validation = _known_validation(run)
+        # The last step that was timed, and the updates and their seconds after the first dispatch.
+        self._timed: tuple[int | None, int, float] = (None, 0, 0.0)
 
+    def updates(self, state: Progress, updates_per_dispatch: int, **options: Any) -> Any:
+        """The updates from `state` on, as `fit` makes them."""
+        self.begin = time.perf_counter()
+        return fit(
+            self.learner,
+            state.learning,
+            self.windows,
+            self.keys.train,
+            num_updates=min(self.last, self.num_updates),
+            updates_per_dispatch=min(updates_per_dispatch, self.per_epoch),
+            updates_per_epoch=self.per_epoch,
+            kl_weight=self.schedule.annealing(self.per_epoch),
+            thinning=self.schedule.thinning(),
+            **options,
+        )
 
-def _newest(run: Run, state: Progress) -> _Standing:
-    """The standing of the newest good checkpoint, or of the start if there is none at all.
+    def update(self, standing: Standing, fitted: Fitted) -> tuple[Standing, Updated]:
+        """Where training stands after some updates."""
+        state, step = standing.state, fitted.num_updates
+        standing = replace(
+            standing,
+            state=Progress(fitted.state, state.best_model, state.best_filter),
+            step=step,
+            averages=standing.averages.with_updates(fitted.metrics),
+        )
+        event = Updated(
+            step, self.num_updates, -(-step // self.per_epoch), self.schedule.num_epochs,
+            fitted.metrics, int(fitted.state.num_skipped), time.perf_counter() - self.begin,
+        )  # fmt: skip
+        return standing, event
 
-    Where no checkpoint is good, training does not start over: that would overwrite what can be
-    repaired.
-    """
-    best, kept_best, validated, averages, refused = Best(), 0, 0, None, []
-    if is_first_process():
-        found, refused = newest_checkpoint(run.checkpoints, state)
-        if found is None and refused:
-            raise ValueError(
-                f"No checkpoint in {str(run.checkpoints)!r} can be resumed from, so nothing was"
-                f" changed. {refused[0]} Or start over with another `--out`."
-            )
-        if found is None and run.has_learned:
-            raise ValueError(
-                f"{str(run.folder)!r} has a best model, but no checkpoint to resume from in"
-                f" {str(run.checkpoints)!r}, so nothing was changed. Put one back, or start over"
-                " with another `--out`."
-            )
-        if found is not None:
-            state, best = found.state, Best(**found.manifest["best"])
-            # A checkpoint of before these were kept was mostly made after a validation.
-            validated = found.manifest.get("validated", found.step)
-            averages = found.manifest.get("averages")
-            kept_best = best.step
-            if best.step and (reason := run.why_best_is_bad()):
-                refused.append(f"{reason} It is written again.")
-                kept_best = 0
-        run.cut_metrics(validated)
-    # float64 would be cut on its way: the score goes as its bits.
-    bits = np.asarray([best.valid], np.float64).view(np.uint32)
-    steps = np.asarray([best.step, validated])
-    state, bits, steps = of_first_process((state, bits, steps))
-    best = Best(float(np.asarray(bits, np.uint32).view(np.float64)[0]), int(steps[0]))
-    return _Standing(state, best, kept_best, int(steps[1]), averages, tuple(refused))
+    def time(self, step: int, seconds: float) -> None:
+        """Updates up to `step` took so long; those of the first dispatch were compiled first."""
+        last, count, total = self._timed
+        if last is not None:
+            count, total = count + step - last, total + seconds
+        self._timed = step, count, total
 
-
-def _is_stale(schedule: Any, best: Best, epoch: int, per_epoch: int) -> bool:
-    if schedule.patience_epochs is None:
-        return False
-    # Until the KL has its full weight validation may well get worse for a while.
-    since = max(best.step // per_epoch, schedule.annealing_epochs)
-    return epoch - since >= schedule.patience_epochs
-
-
-class _Keeper:
-    """Saves the state of training, no more often than it is worth."""
-
-    def __init__(self, run: Run, seconds: float, best_step: int):
-        self.run, self.seconds = run, seconds
-        self.kept_best, self.kept_step = best_step, -1
-        self.last = time.perf_counter()
-
-    def keep_now_and_then(self, state: Progress, step: int, *rest: Any) -> None:
-        if time.perf_counter() - self.last >= self.seconds:
-            self.keep(state, step, *rest)
-
-    def keep(
-        self, state: Progress, step: int, best: Best, validated: int, averages: Averages
-    ) -> None:
-        if step == self.kept_step or step == 0 or not is_first_process():
+    def settle_validation(self, standing: Standing) -> None:
+        """Settle how often and on how much to validate, at the first epoch whose pace is known."""
+        _, count, seconds = self._timed
+        if self.validation is not None or not count or standing.step % self.per_epoch:
             return
-        run = self.run
-        # The best first: a checkpoint never speaks of a better one than is there.
-        if best.step > self.kept_best:
-            run.keep_best(Trained(state.best_model, state.best_filter, best.step, best.valid))
-        manifest = {
-            "experiment": as_json(run.experiment),
-            "revision": run.record["revision"],
-            "data_sha256": run.record["data"]["sha256"],
-            "seed": run.experiment.seed,
-            "best": vars(best),
-            "validated": validated,
-            "averages": averages.saved(),
+        learning, key = standing.state.learning, self.keys.valid
+        found = self.held_out.settled(
+            learning, key, self.schedule.num_epochs, epoch=self.per_epoch * seconds / count
+        )
+        self.validation = found
+        self.run.remember(validation=vars(found))
+
+    def is_to_validate(self, standing: Standing) -> bool:
+        """Whether a validation is due that has not been made."""
+        step = standing.step
+        if standing.validated >= step:
+            return False
+        if step in (self.num_updates, self.last):
+            return True
+        if self.validation is None:
+            return False
+        return step % (self.per_epoch * self.validation.epochs) == 0
+
+    def validating(self, standing: Standing) -> Validating:
+        """What a validation here will score."""
+        part = self.held_out
+        return Validating(standing.step, part.num_scored(self.validation), part.num_sequences)
+
+    def validate(self, standing: Standing) -> tuple[Standing, Validated]:
+        """Score the state on the validation part, and add a line to the metrics."""
+        learning, best, step = standing.state.learning, standing.best, standing.step
+        scores = self.held_out.evaluate(learning, self.keys.valid, self.validation)
+        is_best = scores.nats < best.valid
+        if is_best:
+            best = Best(scores.nats, step)
+            state = Progress(learning, learning.model, learning.filter)
+            standing = replace(standing, state=state, best=best)
+        line = {
+            "step": step,
+            "epoch": step / self.per_epoch,
+            "seconds": round(time.perf_counter() - self.begin, 3),
+            "kl_weight": float(self.schedule.annealing(self.per_epoch)(jnp.asarray(step - 1))),
+            "train": standing.averages.means(),
+            "valid": scores.as_json() | {"of": self.held_out.num_sequences},
+            "best": best.valid,
+            "num_skipped": int(learning.num_skipped),
         }
-        keep_checkpoint(run.checkpoints, Checkpoint(state, step, manifest))
-        self.kept_best, self.kept_step = best.step, step
-        self.last = time.perf_counter()
+        if self._is_full_due(standing):
+            full = self.held_out.full.evaluate(
+                standing.state.best_filter, standing.state.best_model, self.keys.valid
+            )
+            standing = replace(standing, best=replace(best, full=full.nats))
+            line["full"] = {"step": best.step, **full.as_json()}
+        if is_first_process():
+            self.run.append_metrics(line)
+        return replace(standing, validated=step, averages=Averages()), Validated(line, is_best)
+
+    def reason_to_stop(self, standing: Standing) -> str | None:
+        """Why training ends here; None if it does not."""
+        step, schedule = standing.step, self.schedule
+        if step >= self.num_updates:
+            return f"all {schedule.num_epochs} epochs are done"
+        if step >= self.last:
+            return f"{step} updates were made, the most allowed"
+        if standing.validated == step and self._is_stale(standing):
+            epochs = (step - standing.best.step) // self.per_epoch
+            return f"validation has not improved for {epochs} epochs"
+        return None
+
+    def _is_full_due(self, standing: Standing) -> bool:
+        """Whether the best so far, which was found on a subset, is to be scored on all."""
+        validation, step = self.validation, standing.step
+        if validation is None or validation.epochs_per_full is None:
+            return False
+        is_due = step % (self.per_epoch * validation.epochs_per_full) == 0
+        is_end = step in (self.num_updates, self.last) or self._is_stale(standing)
+        return standing.best.full is None and (is_due or is_end)
+
+    def _is_stale(self, standing: Standing) -> bool:
+        patience = self.schedule.patience_epochs
+        if patience is None:
+            return False
+        # One or two validations that are no better tell nothing, however far apart they are.
+        if self.validation is not None:
+            patience = max(patience, FEWEST_STALE * self.validation.epochs)
+        # Until the KL has its full weight validation may well get worse for a while.
+        since = max(standing.best.step // self.per_epoch, self.schedule.annealing_epochs)
+        return standing.step // self.per_epoch - since >= patience
+
+
+def _known_validation(run: Run) -> Validation | None:
+    """What the schedule says, or what was settled when the run began; None before that."""
+    epochs = run.experiment.schedule.epochs_per_validation
+    if epochs is not None:
+        return Validation(epochs)
+    known = run.record.get("validation")
+    return None if known is None else Validation.from_json(known)

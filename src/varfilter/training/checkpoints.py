@@ -3,7 +3,7 @@
 import json
 import re
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -20,6 +20,8 @@ RENAMED_PARTS = (
     (".prior_mean.", ".prior_head.mean."),
     (".prior_log_var.", ".prior_head.log_var."),
 )
+T = TypeVar("T")
+
 NAME = re.compile(r"step-(\d{9,})\.safetensors")
 
 
@@ -50,6 +52,19 @@ def save_checkpoint(path: str | Path, checkpoint: Checkpoint) -> None:
         "keys": json.dumps(implementations),
     }
     _saved.write(path, CHECKPOINT, arrays, header)
+
+
+def on_host(state: T) -> T:
+    """Copy the arrays of a tree from the device, to be written while that goes on."""
+    leaves, tree = jax.tree.flatten(state)
+    places = [
+        place
+        for place, leaf in enumerate(leaves)
+        if eqx.is_array(leaf) and not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    ]
+    for place, leaf in zip(places, jax.device_get([leaves[p] for p in places]), strict=True):
+        leaves[place] = leaf
+    return tree.unflatten(leaves)
 
 
 def load_checkpoint(path: str | Path, like: Any) -> Checkpoint:

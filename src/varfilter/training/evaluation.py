@@ -2,6 +2,8 @@
 
 import functools
 import math
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -119,6 +121,7 @@ class HeldOut:
     """A split to be scored whole, again and again: after each epoch, or under several filters.
 
     Sequences are padded to the next of a few lengths, each `growth` times the one before.
+    `numbers` are the sequences to score, if not all of them.
     """
 
     def __init__(
@@ -128,20 +131,26 @@ class HeldOut:
         split: str = "valid",
         batch_size: int = 16,
         growth: float | int = 1.25,
+        numbers: Sequence[int] | None = None,
     ):
         require_positive("batch_size", batch_size)
         self.num_steps = dataset.split(split).lengths // dataset.rows_per_step
-        if not (self.num_steps > 1).any():
+        wanted = np.ones(len(self.num_steps), bool)
+        if numbers is not None:
+            wanted = np.isin(np.arange(len(self.num_steps)), numbers)
+        self.scored = np.flatnonzero(wanted & (self.num_steps > 1))
+        if not self.scored.size:
             raise ValueError(
                 f"`split` {split!r} of {dataset.name!r} has no sequence of two steps or more: the"
                 " first is conditioned on, and there is nothing left to score."
             )
         self._scale = jnp.asarray(dataset.scaling.scale, jnp.result_type(float))
+        # Places that nobody takes would be filtered for nothing.
+        batch_size = min(batch_size, int(np.sum(wanted & (self.num_steps > 0))))
         self._batches = functools.partial(
-            whole_sequences, dataset, batch_size, split=split, growth=growth
+            whole_sequences, dataset, batch_size, split=split, growth=growth, numbers=numbers
         )
-        numbers = int(np.sum(self.num_steps)) * dataset.num_elements
-        if numbers <= KEPT:
+        if int(np.sum(self.num_steps[wanted])) * dataset.num_elements <= KEPT:
             kept = list(self._batches())
             self._batches = lambda: kept
 
@@ -165,6 +174,27 @@ class HeldOut:
         rows.sort(key=lambda row: row[0])
         columns = [np.asarray(column, np.float64) for column in zip(*rows, strict=True)]
         return Evaluation(columns[0].astype(np.int64), *columns[1:])
+
+    @property
+    def padded_steps(self) -> int:
+        """The scored steps of all batches, with those that are only there to fill them up."""
+        return sum(batch.xs.shape[0] * (batch.xs.shape[1] - 1) for _, batch in self._batches())
+
+    def seconds(self, filter: AbstractFilter, model: AbstractModel, key: PRNGKeyArray) -> float:
+        """About how long `evaluate` takes once its programs are compiled.
+
+        The shortest batch is scored twice, and the second time counts: batches have as many
+        places, so that the time of each grows with the steps it is padded to.
+        """
+        numbers, batch = next(iter(self._batches()))
+        steps = sum(other.xs.shape[1] - 1 for _, other in self._batches())
+        took = math.inf
+        for _ in range(2):
+            begin = time.perf_counter()
+            scored = _scored(filter, model, batch, jnp.asarray(numbers), key, self._scale)
+            jax.block_until_ready(scored)
+            took = time.perf_counter() - begin
+        return took * steps / max(batch.xs.shape[1] - 1, 1)
 
 
 @eqx.filter_jit

@@ -1,6 +1,8 @@
 """Training: a generator of updates, many of them in one dispatch."""
 
+import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import equinox as eqx
@@ -113,6 +115,7 @@ def fit(
     *,
     num_updates: int,
     updates_per_dispatch: int = 10,
+    seconds_per_dispatch: float | None = None,
     updates_per_epoch: int | None = None,
     kl_weight: Weight | None = None,
     thinning: Thinning | None = None,
@@ -120,7 +123,9 @@ def fit(
 ) -> Iterator[Fitted]:
     """Learn until `num_updates` were made in all; yields after every `updates_per_dispatch`.
 
-    It also yields at the end of each epoch, if `updates_per_epoch` says when that is.
+    With `seconds_per_dispatch` these are the most, and it yields after as many as take about so
+    long by measure, which changes no number: it is one program. It also yields at the end of each
+    epoch, if `updates_per_epoch` says when that is.
 
     Batch and randomness of an update depend on its number and the key alone: to resume, call
     it with the `state` of a checkpoint and the same key, and it gives the numbers of a run
@@ -140,6 +145,10 @@ def fit(
     require_key(key)
     require_positive("num_updates", num_updates)
     require_positive("updates_per_dispatch", updates_per_dispatch)
+    if seconds_per_dispatch is not None and not seconds_per_dispatch >= 0.0:
+        raise ValueError(
+            f"`seconds_per_dispatch` must not be negative; got {seconds_per_dispatch}."
+        )
     epoch = num_updates if updates_per_epoch is None else updates_per_epoch
     require_positive("updates_per_epoch", epoch)
     if windows.num_steps < 2:
@@ -156,7 +165,7 @@ def fit(
     on_host = isinstance(windows.values, np.ndarray)
     if devices is not None:
         require_mesh(devices, windows.batch_size)
-        settings = (update, num_updates, updates_per_dispatch)
+        settings = (update, num_updates, updates_per_dispatch, seconds_per_dispatch)
         require_agreement("The arguments of `fit`", windows.lengths, *settings)
         state = replicated(devices, of_first_process(state))
         windows = windows if on_host else replicated(devices, windows)
@@ -165,13 +174,51 @@ def fit(
         dispatch = _from_host(update, windows, first, devices)
     else:
         dispatch = _on_device(update, windows, updates_per_dispatch, devices)
+    pace = _Pace(updates_per_dispatch, seconds_per_dispatch, together=devices is not None)
     while first < num_updates:
-        # The grids are counted from 0: a resumed run makes the dispatches of an unbroken one.
-        ends = (first - first % size + size for size in (updates_per_dispatch, epoch))
-        end = min(*ends, num_updates)
-        state, metrics = dispatch(state, first, end)
+        end = min(pace.end(first), first - first % epoch + epoch, num_updates)
+        with pace.timed(end - first):
+            state, metrics = dispatch(state, first, end)
+            if seconds_per_dispatch is not None:
+                jax.block_until_ready(state.num_updates)
         yield Fitted(state if devices is None else own_copy(state), metrics)
         first = end
+
+
+class _Pace:
+    """How many updates go into a dispatch: all that may, or as many as take so many seconds.
+
+    Few at first, and then twice as many each time, as long as the time allows it: how long a
+    dispatch takes is known when it is over. What compiles, the first, says nothing of it. Of
+    several processes that work `together` each has a clock of its own; the first one's counts.
+    """
+
+    def __init__(self, most: int, seconds: float | None, *, together: bool):
+        self.most, self.seconds, self.together = most, seconds, together
+        self.count = most if seconds is None else 1
+        self.is_compiled = False
+
+    def end(self, first: int) -> int:
+        """The update before which a dispatch that begins with `first` is to end."""
+        if self.seconds is None:  # counted from 0, wherever a run was resumed
+            return first - first % self.most + self.most
+        return first + self.count
+
+    @contextmanager
+    def timed(self, num_updates: int) -> Iterator[None]:
+        """Learn from the dispatch of so many updates inside the block."""
+        begin = time.perf_counter()
+        yield
+        if self.seconds is None:
+            return
+        count = self.count
+        if self.is_compiled:
+            each = (time.perf_counter() - begin) / num_updates
+            count = 1
+            while count < min(2 * self.count, self.most) and 2 * count * each <= self.seconds:
+                count = min(2 * count, self.most)
+        self.is_compiled = True
+        self.count = int(of_first_process(np.asarray(count))) if self.together else count
 
 
 class _Update(eqx.Module):

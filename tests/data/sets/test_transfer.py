@@ -1,11 +1,13 @@
 """One file from a server: whole, interrupted, resumed, wrong."""
 
+import time
+
 import pytest
 
 from refusals import refuses
-from servers import BODY, Server, listing, sha256
+from servers import BODY, Server, listing, raw_server, sha256
 from varfilter.data.sets import archives
-from varfilter.data.sets.transfer import download
+from varfilter.data.sets.transfer import Allowance, download
 
 pytestmark = pytest.mark.usefixtures("as_users_run_it")
 
@@ -180,3 +182,55 @@ def test_a_full_disk_is_said_before_anything_is_written(server, tmp_path, monkey
         OSError, "1 MB free", "1 MB are needed", "Make room",
     )  # fmt: skip
     assert listing(tmp_path) == []
+
+
+# What a server may take.
+
+OK = b"HTTP/1.1 200 OK\r\n"
+MIB = b"\0" * (1 << 20)
+FEW = Allowance(max_gib=3 / 1024, max_minutes=0.02)  # 3 MiB, 1.2 seconds
+
+
+def test_a_file_that_is_too_large_is_not_begun_or_not_kept(tmp_path):
+    target = tmp_path / "a.bin"
+    with raw_server(OK + b"Content-Length: 99999999999\r\n\r\n", MIB, forever=True) as url:
+        refuses(
+            lambda: download([f"{url}/a.bin"], target, allowance=FEW),
+            ValueError, url, "announces 93.1 GiB", "`max_gib` is 0.00292969",
+        )  # fmt: skip
+    assert listing(tmp_path) == []
+    # It says nothing of its size, and does not end.
+    with raw_server(OK + b"\r\n", MIB, forever=True) as url:
+        refuses(
+            lambda: download([f"{url}/a.bin"], target, allowance=FEW),
+            ValueError, url, "has sent", "`max_gib`", "Nothing of it was kept",
+        )  # fmt: skip
+    assert not target.exists()
+    assert not (tmp_path / "a.bin.part").exists()
+
+
+def test_a_file_that_takes_too_long_is_left_and_goes_on(server, tmp_path):
+    target = tmp_path / "a.bin"
+    for head in (OK + b"\r\n", b""):  # a byte now and then: of the file, or of the headers
+        with raw_server(head, b"x", pause=0.05, forever=True) as url:
+            begin = time.monotonic()
+            refuses(
+                lambda url=url: download([f"{url}/a.bin"], target, allowance=FEW),
+                ConnectionError, url, "longer than `max_minutes` 0.02",
+            )  # fmt: skip
+            # At once where the time is up, not after the 30 s that a silent server has.
+            assert time.monotonic() - begin < 15.0
+    server.files["b.bin"] = BODY
+    server.cuts["b.bin"] = [300_000]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("varfilter.data.sets.transfer.NUM_ATTEMPTS", 1)
+        with pytest.raises(ConnectionError, match="What has come is kept"):
+            download([f"{server.url}/b.bin"], tmp_path / "b.bin")
+    download([f"{server.url}/b.bin"], tmp_path / "b.bin", allowance=Allowance(1.0, 1.0))
+    assert (tmp_path / "b.bin").read_bytes() == BODY
+
+
+def test_an_allowance_is_positive():
+    for wrong in (0.0, -1.0, float("nan"), float("inf")):
+        refuses(lambda wrong=wrong: Allowance(max_gib=wrong), ValueError, "`max_gib`")
+        refuses(lambda wrong=wrong: Allowance(max_minutes=wrong), ValueError, "`max_minutes`")

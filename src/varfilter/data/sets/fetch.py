@@ -20,7 +20,7 @@ from varfilter.data.sets.archives import unpack
 from varfilter.data.sets.checks import judge
 from varfilter.data.sets.entry import Entry, Item
 from varfilter.data.sets.registry import damaged, data_folder, entry_named, locate, read_set
-from varfilter.data.sets.transfer import Progress, download
+from varfilter.data.sets.transfer import Allowance, Progress, download
 
 
 def fetch(
@@ -30,6 +30,8 @@ def fetch(
     mirror: str | Path | None = None,
     again: bool = False,
     progress: Progress | None = None,
+    max_gib: float | int = 8.0,
+    max_minutes: float | int = 120.0,
 ) -> Path:
     """Get the data set of a name into the data folder (or `folder`), and return where it lies.
 
@@ -37,8 +39,11 @@ def fetch(
     fetch goes on where it stopped. What does not hold what it should is deleted again; a warning
     says what may be right and cannot be verified. `mirror` is where the files are, instead of
     the addresses in the catalogue: a folder (or, for a set of one file, that file), somebody's
-    data folder, or an address. `progress(file, bytes, total)` is called as they come.
+    data folder, or an address. `progress(file, bytes, total)` is called as they come. A file may
+    have `max_gib` and come within `max_minutes`; if it is not all there then, the next fetch goes
+    on from there.
     """
+    allowance = Allowance(float(max_gib), float(max_minutes))
     entry = entry_named(name)
     folder = data_folder() if folder is None else Path(folder).expanduser()
     if not entry.places:
@@ -68,7 +73,7 @@ def fetch(
             place = scratch / str(number)
             try:
                 if isinstance(source, tuple):
-                    path = _from_source(entry, source, folder, place, progress)
+                    path = _from_source(entry, source, folder, place, progress, allowance)
                 else:
                     path = _from_copy(entry, Path(source), folder, place)
             except (ValueError, ConnectionError, FileNotFoundError) as error:
@@ -120,13 +125,24 @@ def _from_copy(entry: Entry, source: Path, folder: Path, scratch: Path) -> Path:
 
 
 def _from_source(
-    entry: Entry, items: tuple[Item, ...], folder: Path, scratch: Path, progress: Progress | None
+    entry: Entry,
+    items: tuple[Item, ...],
+    folder: Path,
+    scratch: Path,
+    progress: Progress | None,
+    allowance: Allowance,
 ) -> Path:
     """Download a set; files stay in `scratch` if the network fails, and go if they prove wrong."""
     files = scratch / "files"
     origins = {
         files / item.name: _as_written(
-            download(item.urls, files / item.name, digest=item.digest, progress=progress)
+            download(
+                item.urls,
+                files / item.name,
+                digest=item.digest,
+                progress=progress,
+                allowance=allowance,
+            )
         )
         for item in items
     }

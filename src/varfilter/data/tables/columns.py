@@ -188,6 +188,19 @@ def numbers(name: str, column: Column) -> np.ndarray | str:
     return column.values
 
 
+def within_floats(column: Column) -> Column:
+    """The column with what is finite, but too large for a 32-bit number, put to the largest one.
+
+    For a new table: there an absurd reading is the filter's to judge, and no reason to stop.
+    """
+    if column.form != "number":
+        return column
+    largest = float(np.finfo(np.float32).max)
+    is_finite = np.isfinite(column.values)
+    values = np.where(is_finite, np.clip(column.values, -largest, largest), column.values)
+    return Column(values, "number", column.notes)
+
+
 def groups(argument: str, name: str, column: Column) -> tuple[np.ndarray, tuple[str, ...]]:
     """The number of each row's group (a sequence, a variable), and their names in natural order."""
     if column.form == "other":

@@ -1,35 +1,43 @@
 """Tables from files, data frames and arrays: each becomes columns by name."""
 
-import codecs
-import csv
-import gzip
-import io
 import zipfile
-from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from varfilter._arguments import kind, require_library
-from varfilter.data.tables.columns import MISSING, Column, column_of
+from varfilter._arguments import kind
+from varfilter.data.arrays import read_array, read_arrays
+from varfilter.data.limits import require_size
+from varfilter.data.tables.columns import Column, column_of
+from varfilter.data.tables.parquet import read_parquet
+from varfilter.data.tables.text import PER_COLUMN, read_text, require_different
 
 Columns = dict[str, Column]
+
+
+class FileColumns(NamedTuple):
+    """Columns by name, and sentences on the file in which they stand."""
+
+    columns: Columns
+    notes: tuple[str, ...] = ()
+
 
 # A three-dimensional array holds sequences; no user's column can have this name.
 SEQUENCE_AXIS = "\0sequence"
 
 
-def read_columns(source: Any, *, as_text: tuple[str, ...] = ()) -> Columns:
+def read_columns(source: Any, *, as_text: tuple[str, ...] = ()) -> FileColumns:
     """All columns of a file, frame, array or dictionary of arrays, of equal lengths.
 
-    `as_text` names those that hold names: "007" in a text file is not the number 7.
+    `as_text` names those that hold names: "007" in a text file is not the number 7. The sentences
+    that come with them are on what a file lacks.
     """
     label = f"`source` {str(source)!r}" if isinstance(source, str | Path) else "`source`"
+    notes: tuple[str, ...] = ()
     if isinstance(source, str | Path):
-        columns = _from_file(Path(source), label, as_text)
+        columns, notes = _from_file(Path(source), label, as_text)
     elif _is_from("polars", source) or _is_from("pandas", source):
         columns = _from_frame(source, label)
     elif isinstance(source, Mapping):
@@ -47,11 +55,11 @@ def read_columns(source: Any, *, as_text: tuple[str, ...] = ()) -> Columns:
         raise ValueError(f"{label} has columns of different lengths ({shown}): not one table.")
     if not any(lengths.values()):
         raise ValueError(f"{label} has no rows. Give at least one row of numbers.")
-    return columns
+    return FileColumns(columns, notes)
 
 
-def _from_file(path: Path, label: str, as_text: tuple[str, ...]) -> Columns:
-    readers: dict[str, Callable[[Path, str, tuple[str, ...]], Columns]] = {
+def _from_file(path: Path, label: str, as_text: tuple[str, ...]) -> FileColumns:
+    readers: dict[str, Callable[[Path, str, tuple[str, ...]], FileColumns]] = {
         ".csv": _from_text,
         ".tsv": _from_text,
         ".txt": _from_text,
@@ -85,94 +93,27 @@ def _from_file(path: Path, label: str, as_text: tuple[str, ...]) -> Columns:
         raise ValueError(f"{label} cannot be read as {path.suffix}: {first_line}.") from error
 
 
-def _from_text(path: Path, label: str, as_text: tuple[str, ...]) -> Columns:
-    polars = require_library("polars", extra="tables")
-    with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
-        content, encoding = _utf8(file.read(), label)
-    header = content.partition(b"\n")[0].decode().strip("\r\n")
-    separator = max(",;\t", key=header.count)
-    names = next(csv.reader([header], delimiter=separator), [])
-    if names and all(_is_number(name) for name in names):
-        raise ValueError(
-            f"{label} begins with numbers ({header[:40]!r}), not with the names of its columns."
-            " Give it a first line of names, or read it yourself and give the array."
-        )
-    try:
-        frame = polars.read_csv(
-            content,
-            separator=separator,
-            null_values=sorted({f for m in MISSING for f in (m, m.upper(), m.title(), "NaN")}),
-            infer_schema_length=None,
-            schema_overrides={name: polars.String for name in names if name.strip() in as_text},
-            glob=False,
-        )
-    except polars.exceptions.PolarsError:
-        _require_even(content, separator, len(names), label)
-        raise
-    # polars renames the second of two.
-    names = [name.split("_duplicated_")[0].strip() for name in frame.columns]
-    _require_different(names, label)
-    # Empty lines at the end of a file are not steps.
-    empty = frame.select(polars.all_horizontal(polars.all().is_null())).to_series().to_numpy()
-    kept = len(empty) - int(np.argmin(empty[::-1])) if not empty.all() else 0
-    columns = dict(zip(names, _from_frame(frame[:kept], label).values(), strict=True))
-    if encoding != "utf-8" and columns:
-        note = f"stands in a file read as {encoding}, because it is not UTF-8"
-        first = next(iter(columns))
-        columns[first] = replace(columns[first], notes=(*columns[first].notes, note))
-    return columns
+def _from_text(path: Path, label: str, as_text: tuple[str, ...]) -> FileColumns:
+    frame, names, notes = read_text(path, label, as_text)
+    columns = _from_frame(frame, label).values()
+    return FileColumns(dict(zip(names, columns, strict=True)), notes)
 
 
-def _utf8(content: bytes, label: str) -> tuple[bytes, str]:
-    """The text in UTF-8, and how it was encoded."""
-    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        tried = ("utf-16",)
-    elif b"\0" in content:
-        tried = ()
-    else:
-        tried = ("utf-8", "cp1252")
-    for encoding in tried:
-        try:
-            text = content.decode(encoding)
-        except UnicodeDecodeError:
-            continue
-        return text.removeprefix("\ufeff").encode(), encoding
-    raise ValueError(
-        f"{label} is not text. Give a table of text, in UTF-8, or one whose name tells its kind"
-        " (.parquet, .npy, .npz)."
-    )
-
-
-def _require_even(content: bytes, separator: str, num_columns: int, label: str) -> None:
-    """An error that names the first line with more fields than there are names."""
-    reader = csv.reader(io.StringIO(content.decode(), newline=""), delimiter=separator)
-    for fields in reader:
-        if len(fields) > num_columns:
-            raise ValueError(
-                f"{label} has {len(fields)} fields in line {reader.line_num}, more fields than the"
-                f" {num_columns} that line 1 names. Remove lines before that of the names (such as"
-                f" comments), and put text that holds {separator!r} in quotes."
-            )
-
-
-def _from_parquet(path: Path, label: str, as_text: tuple[str, ...]) -> Columns:
+def _from_parquet(path: Path, label: str, as_text: tuple[str, ...]) -> FileColumns:
     del as_text
-    polars = require_library("polars", extra="tables")
-    return _from_frame(polars.read_parquet(path, glob=False), label)
+    return FileColumns(_from_frame(read_parquet(path, label), label))
 
 
-def _from_numpy(path: Path, label: str, as_text: tuple[str, ...]) -> Columns:
+def _from_numpy(path: Path, label: str, as_text: tuple[str, ...]) -> FileColumns:
     del as_text
-    if path.suffix.lower() == ".npz" and not zipfile.is_zipfile(path):
+    if path.suffix.lower() == ".npy":
+        return FileColumns(_from_array(read_array(path, label), label))
+    if not zipfile.is_zipfile(path):
         raise ValueError(f"{label} is not an archive of arrays as `numpy.savez` writes it.")
-    with path.open("rb") as file:
-        loaded = np.load(file, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            return _from_array(loaded, label)
-        arrays = {name: loaded[name] for name in loaded.files}
+    arrays = read_arrays(path, label)
     if len(arrays) == 1:
-        return _from_array(next(iter(arrays.values())), label)
-    return _from_arrays(arrays, label)
+        return FileColumns(_from_array(next(iter(arrays.values())), label))
+    return FileColumns(_from_arrays(arrays, label))
 
 
 def _from_frame(frame: Any, label: str) -> Columns:
@@ -187,7 +128,7 @@ def _from_frame(frame: Any, label: str) -> Columns:
     if any(level.name is not None or level.dtype.kind == "M" for level in levels):
         frame = frame.reset_index(allow_duplicates=True)
     names = [str(name) for name in frame.columns]
-    _require_different(names, label)
+    require_different(names, label)
     return {name: _from_pandas(frame.iloc[:, i]) for i, name in enumerate(names)}
 
 
@@ -231,6 +172,7 @@ def _from_array(source: Any, label: str) -> Columns:
             f" steps, columns); got {kind(array)}."
         )
     table = array.reshape(-1, 1) if array.ndim == 1 else array.reshape(-1, array.shape[-1])
+    require_size(f"{label} has {table.shape[1]} columns", PER_COLUMN * table.shape[1])
     columns = {f"x{i}": _from_vector(table[:, i]) for i in range(table.shape[1])}
     if array.ndim == 3:
         number = np.repeat(np.arange(array.shape[0], dtype=np.float64), array.shape[1])
@@ -246,6 +188,8 @@ def _from_arrays(arrays: Mapping[str, Any], label: str) -> Columns:
         if array.ndim == 1:
             columns[name] = _from_vector(array)
         elif array.ndim == 2:
+            num_columns = array.shape[1]
+            require_size(f"{label} has {num_columns} columns in {name!r}", PER_COLUMN * num_columns)
             parts = {f"{name}_{i}": _from_vector(array[:, i]) for i in range(array.shape[1])}
             columns |= parts
         else:
@@ -283,20 +227,6 @@ def _floats(values: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(values, np.float64)
 
 
-def _require_different(names: list[str], label: str) -> None:
-    twice = [name for name, count in Counter(names).items() if count > 1]
-    if twice:
-        raise ValueError(f"{label} has two columns {twice[0]!r}. Give each its own name.")
-
-
 def _is_from(library: str, source: Any) -> bool:
     """Whether an object is a library's, by the name of its module: asking would import it."""
     return type(source).__module__.split(".")[0] == library
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

@@ -103,7 +103,7 @@ class TableLines:
                 f" {', '.join(map(repr, others[:6]))}."
             )
         row = [_number(name, kind, found.get(name)) for name, kind in self.schema.kinds.items()]
-        known = [_number(name, "numeric", found.get(name)) for name in inputs.columns]
+        known = [_number(name, None, found.get(name)) for name in inputs.columns]
         if missing := [name for name, v in zip(inputs.columns, known, strict=True) if v != v]:
             raise ValueError(f"lacks the known input {missing[0]!r}, which every line must have.")
         sequence = self._sequence_of(found)
@@ -177,19 +177,25 @@ class TableLines:
         return self.schema.layout.clock.times(np.array([sequence.stamp]))[0]
 
 
-def _number(name: str, kind: str, value: Any) -> float:
-    """The number of a cell, NaN where it is missing; an error if it has no place in the column."""
+def _number(name: str, kind: str | None, value: Any) -> float:
+    """The number of a cell, NaN where it is missing; an error if it has no place in the column.
+
+    `kind` is None for a known input. An absurd reading is the filter's to judge: what is finite,
+    but too large for a 32-bit number, becomes the largest one; of an input it is an error.
+    """
     if value is None or (isinstance(value, str) and value.strip().lower() in MISSING):
         return math.nan
     try:
         number = math.nan if isinstance(value, list | dict) else float(value)
     except (TypeError, ValueError, OverflowError):
         number = math.inf
+    if kind == "numeric" and math.isfinite(number):
+        number = max(-LARGEST, min(number, LARGEST))
     if isinstance(value, list | dict) or not (math.isnan(number) or abs(number) <= LARGEST):
         raise ValueError(
             f"has {_shown(json.dumps(value))} in column `{name}`, where a number or null must be."
         )
-    if unfit(kind, np.array([number])).size:
+    if kind is not None and unfit(kind, np.array([number])).size:
         what = "0 and 1" if kind == "binary" else "whole numbers from 0 on"
         raise ValueError(f"has {number:g} in column `{name}`, a {kind} one, of {what}.")
     return number

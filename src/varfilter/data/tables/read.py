@@ -108,7 +108,7 @@ def read_table(
         )
     if isinstance(inputs, str):
         raise TypeError(f"`inputs` must be a list of names; got {inputs!r}. Give [{inputs!r}].")
-    found = read_columns(source, as_text=(sequence or "", *(long or ())[:1]))
+    found, notes = read_columns(source, as_text=(sequence or "", *(long or ())[:1]))
     inputs = _one_by_one(inputs, found)
     layout = find_layout(found, time, sequence, long, (*(columns or ()), *inputs))
     clock = layout.clock
@@ -167,7 +167,8 @@ def read_table(
         medium="table",
         schema=schema,
         times={name: steps[name].times for name in SPLITS},
-        notes=notes_of(
+        notes=notes
+        + notes_of(
             found,
             schema,
             split_rows,

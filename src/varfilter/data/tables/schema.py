@@ -1,5 +1,6 @@
 """What a table's columns are and how its rows lie in time: all that reads another table like it."""
 
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -8,7 +9,7 @@ import numpy as np
 
 from varfilter.data.dataset import SPLITS
 from varfilter.data.ragged import Ragged
-from varfilter.data.tables.columns import unfit
+from varfilter.data.tables.columns import unfit, within_floats
 from varfilter.data.tables.files import SEQUENCE_AXIS, Columns, read_columns
 from varfilter.data.tables.grid import Clock, on_grid, overwritten, places, require_dense
 from varfilter.data.tables.inputs import KnownInputs, Plan, held
@@ -87,7 +88,7 @@ class TableSchema:
         The columns may stand in another order, and others beside them.
         """
         names = (self.layout.sequence or "", *(self.layout.long or ())[:1])
-        columns = read_columns(source, as_text=names)
+        columns = _read(source, names)
         layout = self.layout.for_array(columns)
         absent = [name for name in layout.reserved if name not in columns]
         columns = columns if absent else widened(columns, layout)
@@ -98,6 +99,8 @@ class TableSchema:
                 f"`source` lacks the columns {listed}, which the first table had. Give them all;"
                 " values that are missing may be left empty."
             )
+        numeric = [name for name, kind in self.kinds.items() if kind == "numeric"]
+        columns = columns | {name: within_floats(columns[name]) for name in numeric}
         values, _ = chosen(columns, layout, self.columns)
         known = known_columns(columns, layout, tuple(self.inputs.columns))
         both = arranged(columns, layout, values | known)
@@ -124,7 +127,7 @@ class TableSchema:
         Times may be left out: the rows are then the next steps.
         """
         names = tuple(self.inputs.columns)
-        columns = read_columns(source, as_text=(self.layout.sequence or "",))
+        columns = _read(source, (self.layout.sequence or "",))
         absent = [name for name in names if name not in columns]
         if absent or not self.inputs.names:
             listed = ", ".join(repr(name) for name in names) or "no columns: the run has none"
@@ -210,6 +213,14 @@ class TableSchema:
         layout = Layout(clock, known["sequence"], long)
         inputs = KnownInputs.from_json(known.get("inputs"))
         return TableSchema(known["kinds"], layout, known["step"], inputs=inputs)
+
+
+def _read(source: Any, as_text: tuple[str, ...]) -> Columns:
+    """The columns of a new table; what is wrong with its file is a warning."""
+    columns, notes = read_columns(source, as_text=as_text)
+    for note in notes:
+        warnings.warn(f"{source}: {note}", stacklevel=3)
+    return columns
 
 
 def require_kind(name: str, kind: str, column: np.ndarray, rows: Rows, *, given: bool) -> None:

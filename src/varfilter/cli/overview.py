@@ -1,0 +1,153 @@
+"""What `train` says before it starts, and what it corrects of that after the first updates."""
+
+import shutil
+import sys
+import textwrap
+from typing import Any
+
+from varfilter.experiments.expectation import VALIDATION, duration
+
+LABEL = 10
+# Beyond this lines are hard to read.
+MOST_COLUMNS = 100
+# Updates that are timed before the guess is corrected, and for how long at least.
+NUM_TIMED, SECONDS_TIMED = 3, 5.0
+SPLITS = ("train", "valid", "test")
+
+
+def overview(run: Any, dataset: Any, plan: Any) -> list[tuple[str, str]]:
+    """(label, sentence) of each line: the data, the model, the schedule, what it will take."""
+    source = run.experiment.data
+    place = source.source if source.at is None else source.at
+    return [
+        ("data", f"{dataset.name}: {run.medium.plural}, from {place}"),
+        ("", _counts(dataset)),
+        *(("", note) for note in dataset.notes),
+        ("model", _model(plan)),
+        ("training", _training(plan)),
+        ("expected", _expected(plan)),
+        *(("", text) for text in _alarms(plan)),
+        ("smaller", _smaller(plan)),
+        ("run", str(run.folder)),
+    ]
+
+
+def say(lines: list[tuple[str, str]], file: Any = None) -> None:
+    """Print the lines, wrapped at words to the width of the terminal."""
+    file = sys.stderr if file is None else file
+    columns = min(shutil.get_terminal_size().columns, MOST_COLUMNS)
+    for label, text in lines:
+        wrapped = textwrap.wrap(
+            text,
+            max(columns - 1, 40),
+            initial_indent=label.ljust(LABEL),
+            subsequent_indent=" " * LABEL,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        print("\n".join(wrapped), file=file)
+
+
+class Correction:
+    """Watches the first updates, and says once what they really take."""
+
+    def __init__(self, plan: Any):
+        self.plan = plan
+        self.first: Any = None
+        self.is_said = False
+
+    def show(self, event: Any) -> None:
+        """Look at an event of training; say it when enough updates were timed."""
+        from varfilter.runs.training import Updated
+
+        if self.is_said or not isinstance(event, Updated):
+            return
+        # The first dispatch compiles.
+        if self.first is None:
+            self.first = event
+            return
+        updates, seconds = event.step - self.first.step, event.seconds - self.first.seconds
+        if updates < NUM_TIMED or seconds < SECONDS_TIMED:
+            return
+        self.is_said = True
+        say([("measured", self._words(seconds / updates, event.step))])
+
+    def _words(self, seconds: float, step: int) -> str:
+        import jax
+
+        from varfilter.runs.plan import used_gib
+
+        left = seconds * max(self.plan.num_updates - step, 0)
+        gib = used_gib(jax.devices()[0])
+        memory = "" if gib is None else f"; {gib:.1f} GiB so far"
+        return (
+            f"{duration(seconds)} an update, so {duration(left)} to the end, or"
+            f" {duration(left * (1 + VALIDATION))} with validation at its most{memory}"
+        )
+
+
+def _counts(dataset: Any) -> str:
+    steps = [int(dataset.split(name).lengths.sum()) // dataset.rows_per_step for name in SPLITS]
+    parts = [
+        f"{len(dataset.split(name)):,} for {what} ({count:,} steps)"
+        for name, what, count in zip(SPLITS, ("training", "validation", "test"), steps, strict=True)
+    ]
+    shape = "x".join(map(str, dataset.observation_shape)) or "1"
+    return f"sequences: {', '.join(parts)}; a step is {shape} numbers"
+
+
+def _model(plan: Any) -> str:
+    experiment, parameters = plan.experiment, plan.parameters
+    name = type(experiment.model).__name__.removesuffix("Sizes")
+    name = "SRNN for the columns of a table" if name == "Table" else name
+    method = type(experiment.filter.inference).__name__
+    bound = experiment.filter.bound
+    return (
+        f"{name}, {method if method == 'AVF' else method.lower()}, preset {experiment.preset}:"
+        f" {parameters.total:,} parameters ({parameters.model:,} of the model,"
+        f" {parameters.inference:,} of the inference)"
+        + ("" if bound == "elbo" else f"; bound {bound}")
+    )
+
+
+def _training(plan: Any) -> str:
+    schedule = plan.experiment.schedule
+    epochs = plan.num_updates / plan.updates_per_epoch
+    text = (
+        f"{plan.num_updates:,} updates ({epochs:g} epochs of {plan.updates_per_epoch}), each on"
+        f" {schedule.batch_size} windows of {plan.window_steps} steps"
+    )
+    if plan.done:
+        text += f"; {plan.done:,} are made"
+    if schedule.patience_epochs is not None:
+        text += (
+            f"; ends sooner if validation does not improve for {schedule.patience_epochs} epochs"
+        )
+    return text
+
+
+def _expected(plan: Any) -> str:
+    found = plan.expected
+    if found.update_seconds is None or found.seconds is None:
+        return f"not known beforehand on {plan.device}; the first updates will tell"
+    memory = "" if found.gib is None else f", {found.gib:.1f} GiB of memory"
+    return (
+        f"about {duration(found.update_seconds)} an update, {duration(found.seconds)} in all on"
+        f" {plan.device}{memory}. A guess from runs elsewhere, after compiling: the first updates"
+        " will tell"
+    )
+
+
+def _alarms(plan: Any) -> list[str]:
+    if not plan.is_too_large:
+        return []
+    return [f"That is more memory than there is here: {plan.available_gib:.1f} GiB are free."]
+
+
+def _smaller(plan: Any) -> str:
+    schedule = plan.experiment.schedule
+    half = f"--schedule.num-epochs {max(1, schedule.num_epochs // 2)} takes half the time"
+    less = f"--schedule.batch-size {max(1, schedule.batch_size // 2)} less memory"
+    if plan.experiment.preset == "small":
+        return f"{half}, {less}; fewer units (--model. options) both"
+    return f"--preset small is for two cores and minutes; {half}, {less}"

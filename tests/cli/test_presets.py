@@ -1,0 +1,141 @@
+"""`--preset` on the command line, and what `train` says before it starts."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from commands import refuse
+from varfilter.cli.options import meant_by, overridden
+from varfilter.cli.overview import Correction, overview, say
+from varfilter.cli.presets import with_preset_given
+from varfilter.data import write_midi
+from varfilter.experiments import EXPERIMENTS, SRNNSizes, own_experiment
+from varfilter.experiments.presets import SMALL
+from varfilter.media import load, source_of
+from varfilter.runs.plan import plan_run
+from varfilter.runs.run import Run
+from varfilter.runs.training import Updated
+
+pytestmark = pytest.mark.usefixtures("as_users_run_it")
+
+
+def target_of(word, *rest):
+    target = with_preset_given(meant_by(str(word)), rest)
+    return target, overridden(target, rest)[0]
+
+
+@pytest.fixture
+def music(tmp_path, monkeypatch):
+    """A folder of four short songs, two parts each."""
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "my songs"
+    folder.mkdir()
+    rng = np.random.default_rng(0)
+    for number in range(4):
+        roll = np.zeros((30, 88), np.uint8)
+        roll[np.arange(30), rng.integers(20, 60, 30)] = 1
+        write_midi(roll, folder / f"{number}.mid")
+    return folder
+
+
+def test_a_name_is_the_papers_unless_small_is_asked_for():
+    target, experiment = target_of("srnn-jsb-avf")
+    assert experiment == EXPERIMENTS["srnn-jsb-avf"]
+    target, experiment = target_of(
+        "srnn-jsb-avf", "--preset", "small", "--schedule.num-epochs", "7"
+    )
+    assert (experiment.name, target.out) == ("srnn-jsb-avf-small", Path("runs/srnn-jsb-avf-small"))
+    assert experiment.model == SMALL[SRNNSizes].model
+    assert experiment.schedule.num_epochs == 7
+    assert experiment.published is None
+    same = target_of("srnn-jsb-avf", "--preset=small", "--schedule.num-epochs", "7")[1]
+    assert same == experiment
+
+
+def test_ones_own_folder_is_small_unless_the_paper_is_asked_for(music):
+    # These tests run on a CPU.
+    assert target_of(music)[1].preset == "small"
+    target, experiment = target_of(music, "--preset", "paper")
+    assert experiment.model == EXPERIMENTS["srnn-jsb-avf"].model
+    assert (experiment.name, target.out) == ("my songs", Path("runs/my songs"))
+
+
+def test_a_run_keeps_its_preset(music):
+    experiment = own_experiment(source_of(music), "paper")
+    Run.begin(Path("runs/my songs"), experiment, load(experiment.data))
+    # By its folder, or by its data again.
+    assert target_of("runs/my songs")[1].preset == "paper"
+    assert target_of(music)[1].preset == "paper"
+    assert target_of(music, "--out", "elsewhere")[1].preset == "small"
+    message = refuse("train", "runs/my songs", "--preset", "small")
+    assert "`--preset small` cannot be given to a run that goes on" in message
+
+
+def test_unknown_presets_and_tables(tmp_path):
+    path = tmp_path / "readings.csv"
+    path.write_text("a,b\n" + "1,2\n3,4\n" * 40)
+    assert target_of(path)[1].preset == "small"
+    assert "the paper has no tables" in refuse("train", path, "--preset", "paper")
+    assert "big" in refuse("train", "srnn-jsb-avf", "--preset", "big")
+
+
+def test_what_is_said_before_it_starts(music, capsys):
+    experiment = own_experiment(source_of(music), "paper")
+    dataset = load(experiment.data)
+    run = Run.begin("run", experiment, dataset)
+    plan = plan_run(experiment, dataset, max_updates=100)
+    lines = overview(run, dataset, plan)
+    said = {label: text for label, text in lines if label}
+    assert list(said) == ["data", "model", "training", "expected", "smaller", "run"]
+    assert str(music) in said["data"]
+    assert ("", "A step is a beat.") in lines
+    assert "2 for training (60 steps), 1 for validation" in lines[1][1]
+    assert "5,005,560 parameters (1,264,488 of the model" in said["model"]
+    # Two songs are one batch.
+    assert "100 updates (100 epochs of 1), each on 16 windows of 25 steps" in said["training"]
+    assert "160 epochs" in said["training"]
+    assert "--preset small" in said["smaller"]
+    assert "about" in said["expected"]
+    for columns in ("80", "120"):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("COLUMNS", columns)
+            say(lines)
+        shown = capsys.readouterr().err.splitlines()
+        assert max(map(len, shown)) < int(columns)
+        assert " ".join(" ".join(shown).split()) == " ".join(
+            " ".join(f"{label} {text}" for label, text in lines).split()
+        )
+
+
+def test_memory_that_is_not_there_is_said(music):
+    experiment = own_experiment(source_of(music), "paper")
+    plan = plan_run(experiment, load(experiment.data))
+    tight = type(plan)(**(vars(plan) | {"available_gib": 0.01}))
+    run = Run.begin("run", experiment, load(experiment.data))
+    texts = [text for _, text in overview(run, load(experiment.data), tight)]
+    assert tight.is_too_large == any("more memory than there is" in text for text in texts)
+    assert tight.is_too_large == (plan.expected.gib is not None)
+
+
+def test_the_guess_is_corrected_once_by_the_first_updates(music, capsys):
+    experiment = own_experiment(source_of(music))
+    plan = plan_run(experiment, load(experiment.data))
+    correction = Correction(plan)
+    for step, seconds in ((20, 60.0), (21, 61.0), (40, 80.0), (60, 100.0)):
+        correction.show(Updated(step, plan.num_updates, 1, 150, None, 0, seconds))
+    # 20 updates in the 20 seconds after the first dispatch, which compiled for a minute.
+    said = capsys.readouterr().err
+    left = plan.num_updates - 40
+    assert "1.0 s an update" in said
+    assert f"so {left / 60:.0f} min to the end" in said
+    assert said.count("measured") == 1
+
+
+def test_a_run_says_it_before_its_first_update(unbroken):
+    _, _, err = unbroken
+    said, _, later = err.partition("epoch 1, step ")
+    labels = [line[:10].strip() for line in said.splitlines()]
+    for label in ("data", "model", "training", "expected", "smaller", "run"):
+        assert label in labels
+        assert f"\n{label} " not in later

@@ -1,0 +1,86 @@
+"""What reading changed of the user's files is said, and what it did not is not."""
+
+import mido
+import numpy as np
+import pytest
+
+from varfilter.data import audio_folder, midi_folder, video_folder, write_midi
+from varfilter.data.changes import FrameHeader, SoundHeader, frame_changes, sound_changes
+
+
+def test_sound_that_is_as_it_should_be_is_not_spoken_of():
+    assert sound_changes([SoundHeader(16000, 1)] * 3, 16000) == ()
+
+
+@pytest.mark.parametrize(
+    ("rates", "said"),
+    [
+        ([8000], "The file was resampled from 8,000 to 16,000 Hz."),
+        ([8000, 16000], "1 of 2 files was resampled from 8,000 to 16,000 Hz."),
+        ([8000, 44100, 44100], "All 3 files were resampled from 44,100 and 8,000 to 16,000 Hz."),
+        ([1, 2, 3, 4, 16000], "4 of 5 files were resampled from 1, 2 and 2 others to 16,000 Hz."),
+    ],
+)
+def test_other_rates(rates, said):
+    assert sound_changes([SoundHeader(rate, 1) for rate in rates], 16000) == (said,)
+
+
+def test_frames():
+    square, wide = FrameHeader(128, 128, False), FrameHeader(160, 120, True)
+    assert frame_changes([FrameHeader(64, 64, False)], 64, color=False) == ()
+    assert frame_changes([square, square], 64, color=False) == (
+        "All 2 videos were resized from 128x128 to 64x64 pixels.",
+    )
+    resized, grey = frame_changes([wide, square], 64, color=False)
+    assert "from 160x120 and 128x128 to 64x64 pixels; the aspect is not kept" in resized
+    assert grey == "1 of 2 videos was made grey."
+    assert len(frame_changes([wide, square], 64, color=True)) == 1
+
+
+def test_a_folder_of_sound_says_so(tmp_path):
+    soundfile = pytest.importorskip("soundfile")
+    noise = np.random.default_rng(0).normal(0, 0.1, (3, 4000, 2))
+    for number, (rate, channels) in enumerate(((16000, 1), (8000, 1), (16000, 2))):
+        path = tmp_path / f"{number}.wav"
+        soundfile.write(path, noise[number, :, :channels], rate, subtype="PCM_16")
+    assert audio_folder(tmp_path).notes == (
+        "1 of 3 files was resampled from 8,000 to 16,000 Hz.",
+        "1 of 3 files was mixed: the channels were averaged to one.",
+    )
+
+
+def test_a_folder_of_music_says_so(tmp_path):
+    for number in range(2):
+        write_midi(np.eye(8, 88, number), tmp_path / f"{number}.mid")
+    tracks = []
+    for channel, notes in ((0, (60, 5)), (1, (64,)), (9, (40, 41))):
+        track = mido.MidiTrack()
+        if channel == 0:
+            track.append(mido.Message("control_change", channel=0, control=64, value=127))
+        for note in notes:
+            track.append(mido.Message("note_on", channel=channel, note=note, velocity=9))
+            track.append(mido.Message("note_off", channel=channel, note=note, time=480))
+        tracks.append(track)
+    mido.MidiFile(type=1, ticks_per_beat=480, tracks=tracks).save(str(tmp_path / "band.mid"))
+    # 8 notes each of the first two, and five of the band: one below the keyboard, two of drums.
+    assert midi_folder(tmp_path, steps_per_beat=2).notes == (
+        "A step is 1/2 of a beat.",
+        "1 of 3 files was merged: all parts are on one keyboard.",
+        "1 of 21 notes are off the 88 keys, and left out.",
+        "2 of 21 notes are of drums, and left out.",
+        "The sustain pedal is ignored, which 1 of 3 files use.",
+    )
+
+
+def test_a_folder_of_images_says_so(tmp_path):
+    images = pytest.importorskip("PIL.Image")
+    for number in range(3):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        for frame in range(2):
+            pixels = np.full((20, 30, 3), 10 * number + frame, np.uint8)
+            images.fromarray(pixels).save(folder / f"{frame}.png")
+    assert video_folder(tmp_path, 8).notes == (
+        "All 3 videos were resized from 30x20 to 8x8 pixels; the aspect is not kept.",
+        "All 3 videos were made grey.",
+    )

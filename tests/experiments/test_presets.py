@@ -1,0 +1,132 @@
+"""Presets are small where they say so, fit every model, and go where nobody asked for the paper."""
+
+from dataclasses import replace
+
+import pytest
+
+from varfilter.experiments import EXPERIMENTS, experiment_named, own_experiment
+from varfilter.experiments.costs import CPU_SECONDS, PARAMETERS, Parameters, num_parameters
+from varfilter.experiments.expectation import VALIDATION, duration, expected, work_of
+from varfilter.experiments.presets import MOST_UPDATES, suitable_preset, with_preset
+from varfilter.media.music import MusicSource
+from varfilter.media.sound import SoundSource
+from varfilter.media.table import TableSource
+from varfilter.media.video import VideoSource
+
+# One of each model and method; the others differ in their data alone.
+NAMES = [
+    f"{model}-{method}"
+    for model in ("vrnn-timit", "srnn-timit", "srnn-jsb", "svg-kth")
+    for method in ("avf", "baseline")
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_small_is_small(name):
+    paper = experiment_named(name)
+    small = with_preset(paper, "small")
+    assert (small.data, small.seed, small.name) == (paper.data, paper.seed, paper.name)
+    assert type(small.filter.inference) is type(paper.filter.inference)
+    assert small.published is None
+    assert small.schedule.patience_epochs is not None
+    # As many updates, whatever the amount of the data.
+    schedule = small.schedule
+    assert schedule.updates_per_epoch(1) == schedule.updates_per_epoch(10_000) == 20
+    counted = num_parameters(small)
+    assert counted.total < min(2e6, num_parameters(paper).total / 5)
+    kept = name.replace("-jsb-", "-music-") + "-small"
+    assert PARAMETERS[kept] == counted
+    # At the pace that was measured, in seconds of cores, four minutes of updates and a little; the
+    # baseline of SVG was not timed.
+    num_updates = schedule.num_epochs * schedule.updates_per_epoch(1)
+    assert CPU_SECONDS.get(kept, 0.0) * num_updates <= 250
+
+
+def test_a_preset_is_chosen_once():
+    paper = experiment_named("srnn-jsb-avf")
+    assert with_preset(paper, "paper") is paper
+    small = with_preset(paper, "small")
+    assert with_preset(small, "small") is small
+    with pytest.raises(ValueError, match="`preset` is 'paper', but 'srnn-jsb-avf' has that of sma"):
+        with_preset(small, "paper")
+    with pytest.raises(ValueError, match="`preset` must be one of small, paper; got 'big'"):
+        with_preset(paper, "big")
+    with pytest.raises(ValueError, match="the paper has no tables"):
+        with_preset(EXPERIMENTS["table"], "paper")
+
+
+@pytest.mark.parametrize("source", [MusicSource, SoundSource, VideoSource, TableSource])
+def test_ones_own_data_are_small_and_stop_by_themselves(source):
+    own = own_experiment(source("somewhere"))
+    assert own.preset == "small"
+    assert own.schedule.patience_epochs is not None
+    assert own.published is None
+    if source is not TableSource:
+        paper = own_experiment(source("somewhere"), "paper")
+        assert (
+            paper.model
+            == EXPERIMENTS[
+                "srnn-jsb-avf"
+                if source is MusicSource
+                else {SoundSource: "vrnn-timit-sample-avf", VideoSource: "svg-weizmann-avf"}[source]
+            ].model
+        )
+        assert paper.schedule.patience_epochs == paper.schedule.num_epochs // 5
+    # The paper's protocol does not.
+    assert all(e.schedule.patience_epochs is None for e in EXPERIMENTS.values() if e.published)
+
+
+def test_the_paper_on_an_accelerator_where_that_is_soon_done():
+    music = experiment_named("srnn-jsb-avf")
+    assert suitable_preset(music, "cpu", 3) == "small"
+    assert suitable_preset(music, "gpu", 3) == "paper"
+    most = MOST_UPDATES // music.schedule.num_epochs * music.schedule.batch_size
+    assert suitable_preset(music, "gpu", most) == "paper"
+    assert suitable_preset(music, "gpu", most + 1) == "small"
+    assert suitable_preset(EXPERIMENTS["table"], "gpu", 1) == "small"
+
+
+def test_what_was_measured_is_expected():
+    experiment = experiment_named("srnn-jsb-avf")
+    parameters = PARAMETERS["srnn-music-avf"]
+    found = expected(experiment, parameters, 25, 1000, platform="cpu")
+    assert found.update_seconds == pytest.approx(CPU_SECONDS["srnn-music-avf"])
+    assert found.seconds == pytest.approx(1000 * (1 + VALIDATION) * found.update_seconds)
+    slow = expected(experiment, parameters, 25, 1000, platform="cpu", slowness=3.0)
+    assert slow.seconds == pytest.approx(3 * found.seconds)
+    # Twice the batch is twice the work; a little more than half of it, half as many steps.
+    schedule = replace(experiment.schedule, batch_size=32)
+    double = expected(replace(experiment, schedule=schedule), parameters, 25, 1, platform="cpu")
+    assert double.update_seconds == pytest.approx(2 * found.update_seconds)
+    # Runs were made on one kind of accelerator, at these settings: nothing is known of others.
+    assert expected(experiment, parameters, 25, 1, platform="gpu").update_seconds < 0.1
+    svg = experiment_named("svg-kth-avf")
+    there = expected(svg, PARAMETERS["svg-kth-avf"], 21, 1, platform="gpu")
+    assert there.update_seconds is there.seconds is None
+
+
+def test_memory_grows_with_the_work():
+    svg = experiment_named("svg-kth-avf")
+    found = expected(svg, PARAMETERS["svg-kth-avf"], 21, 1, platform="cpu")
+    assert found.gib == pytest.approx(50)
+    half = replace(svg, schedule=replace(svg.schedule, batch_size=10))
+    less = expected(half, PARAMETERS["svg-kth-avf"], 21, 1, platform="cpu")
+    assert 24 < less.gib < 27
+
+
+def test_work_counts_draws_iterations_and_particles():
+    experiment = experiment_named("vrnn-timit-baseline")
+    parameters = Parameters(100, 10)
+    base = work_of(experiment, parameters, 41)
+    assert base == 64 * 40 * 3 * 110
+    fivo = replace(experiment, filter=replace(experiment.filter, bound="fivo", num_particles=4))
+    assert work_of(fivo, parameters, 41) == 4 * base
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.0004, "1 ms"), (0.25, "250 ms"), (2.53, "2.5 s"), (100.0, "100 s"), (150.0, "2 min"),
+     (7199.0, "120 min"), (8000.0, "2 h"), (2e5, "2 d")],
+)  # fmt: skip
+def test_lengths_of_time(seconds, words):
+    assert duration(seconds) == words
