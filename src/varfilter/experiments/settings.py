@@ -159,7 +159,7 @@ class FilterChoice:
     num_particles: int = 16
     """How many particles iwae and fivo have."""
     gradient: Gradient = "fixed-ancestors"
-    """Of fivo. fixed-ancestors: cheap, steady, biased; scored-ancestors: to the score, noisier."""
+    """Of fivo. fixed-ancestors: the usual one, biased; scored-ancestors: goes to the score."""
     num_samples: int = 1
     """elbo: draws of z_t for each free energy that is learned and scored."""
 
