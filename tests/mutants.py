@@ -272,7 +272,7 @@ def checked(place):
         try:
             # Without the parser of options, which takes longer than to read the file.
             code = Check(source=str(place), json=True)()
-        except BaseException:  # noqa: BLE001: whatever a user would see as a traceback
+        except BaseException:  # whatever a user would see as a traceback
             code = traceback.format_exc()
     return code, err.getvalue()
 

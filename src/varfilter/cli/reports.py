@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
+from varfilter._text import pasteable
 from varfilter.cli.errors import refusals
 from varfilter.cli.options import Command, Number, Particles, Split, TrainOptions, named
 from varfilter.cli.output import say, tell
@@ -129,7 +130,7 @@ class Reproduce(Command):
         words = ["varfilter", "reproduce", self.what, "--out", str(self.out)]
         words += [] if self.runs is None else ["--runs", str(self.runs)]
         words += [] if self.max_updates is None else ["--max-updates", str(self.max_updates)]
-        return shlex.join([*words, *(["--at-hand"] if self.at_hand else [])])
+        return pasteable(*words, *(["--at-hand"] if self.at_hand else []))
 
 
 @contextmanager
@@ -138,7 +139,7 @@ def _watched(stopping: Stopping, command: Reproduce, run: Any, events: Any) -> I
     from varfilter.cli.progress import shown_by
     from varfilter.runs.training import Stopped
 
-    print(f"\n{run.experiment.name}:", file=sys.stderr)
+    tell("", f"{run.experiment.name}:")
     stopping.save_with(events.leave, lambda: f"Stopped, and saved. To go on: {command.command()}")
     with shown_by(run, TrainOptions(max_updates=command.max_updates)) as show:
 
@@ -148,7 +149,7 @@ def _watched(stopping: Stopping, command: Reproduce, run: Any, events: Any) -> I
                 return True
             show(event)
             if isinstance(event, Stopped):
-                print(f"Done at step {event.step}: {event.reason}.", file=sys.stderr)
+                tell(f"Done at step {event.step}: {event.reason}.")
             return False
 
         yield seen

@@ -1,5 +1,6 @@
 """`varfilter train`: an experiment by name, the user's own data, or a run that goes on."""
 
+import sys
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
