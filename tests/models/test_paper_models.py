@@ -13,6 +13,7 @@ import pytest
 import varfilter as vf
 import worlds
 from varfilter.experiments import SRNNSizes, SVGSizes, VRNNSizes, published_model
+from varfilter.experiments.paper import NETWORK
 from varfilter.inference import SRNNPosterior, SRNNResidualPosterior, SVGPosterior, VRNNPosterior
 from varfilter.observation import observe
 from worlds import KEY
@@ -116,8 +117,8 @@ def parts(preset):
         return eqx.filter_eval_shape(build, *arguments, key=KEY, **options)
 
     model = shapes(published_model, preset)
-    layers = {"num_layers": 1} if preset == "svg-kth" else {}
-    built = {"avf": shapes(vf.Iterative, model, **layers)}
+    network = dataclasses.replace(NETWORK, num_layers=1) if preset == "svg-kth" else NETWORK
+    built = {"avf": shapes(network.build, model)}
     match preset:
         case "vrnn-timit":
             built |= {"generative": model, "baseline": shapes(VRNNPosterior, model)}
@@ -125,7 +126,9 @@ def parts(preset):
             built |= {
                 "generative": model,
                 "baseline": shapes(SRNNPosterior, model, hidden_size=512, num_layers=2),
-                "avf with x": shapes(vf.Iterative, model, encode_observation=True),
+                "avf with x": shapes(
+                    dataclasses.replace(NETWORK, encode_observation=True).build, model
+                ),
             }
         case "srnn-music":
             built |= {"generative": model, "baseline": shapes(SRNNPosterior, model)}
