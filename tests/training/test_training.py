@@ -141,7 +141,8 @@ def test_fit_learns_and_can_be_left():
         if progress.num_updates >= 150:
             break
     assert progress.num_updates == 150
-    assert mean < first - 0.3
+    # q begins at the prior, so that there is no bad start to be made good.
+    assert mean < first - 0.2
 
 
 def test_annealing_by_hand():
