@@ -18,7 +18,7 @@ from varfilter.cli.output import tell
 class Demo(Command):
     """Train and filter on two simulated worlds, offline, in under three minutes on two cores.
 
-    A linear-Gaussian tracker, where AVF is held against the exact optimum, and a pendulum
+    A linear-Gaussian tracker, where AVF is held against the exact answer, and a pendulum
     filmed in noisy images with missing pixels, where a model is learned from nothing, filters
     a new video, forecasts, and flags an injected fault by its surprise. Prints the tables and
     writes DIR/index.html (one self-contained page) and DIR/results.json.
