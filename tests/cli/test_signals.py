@@ -47,8 +47,10 @@ with Stopping() as stopping:
 @pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
 @pytest.mark.parametrize("phase", ["start-up", "compiling", "updating"])
 def test_a_worker_that_hears_nothing_is_left_behind(phase, number, tmp_path):
+    # Whatever the tests themselves were started under, such as `nohup`.
+    heeding = "import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL)\n" + WORKER
     child = subprocess.Popen(
-        [sys.executable, "-c", WORKER, str(tmp_path), phase],
+        [sys.executable, "-c", heeding, str(tmp_path), phase],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
