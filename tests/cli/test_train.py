@@ -28,7 +28,7 @@ from varfilter.media import source_of
 from varfilter.media.music import MusicSource
 from varfilter.media.table import TableSource
 from varfilter.runs.run import Run
-from varfilter.runs.training import Best, Resumed, Updated, Validated, train_run
+from varfilter.runs.training import Best, Resumed, Updated, Validated, Validating, train_run
 from varfilter.training.checkpoints import CHECKPOINT, kept_checkpoints
 
 pytestmark = pytest.mark.usefixtures("as_users_run_it")
@@ -226,6 +226,7 @@ def test_left_between_an_epoch_and_its_validation_it_is_validated_first(unbroken
     assert [line["step"] for line in left.metrics()] == [2]
     events = train_run(left, before.dataset, max_updates=6)
     assert next(events) == Resumed(4, ())
+    assert isinstance(next(events), Validating)
     assert isinstance(next(events), Validated)
     assert [line["step"] for line in left.metrics()] == [2, 4]
     *_, end = events

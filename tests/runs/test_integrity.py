@@ -237,7 +237,7 @@ def test_a_checkpoint_of_another_run_is_refused(run, tmp_path, what):
     said = refuse("train", run.folder)
     assert name in said
     assert "is of another run" in said
-    assert what in said
+    assert what in said.replace("-", "_")  # as the option is typed
     assert contents(run.folder) == before
     # Nor is its best taken for ours.
     (run.checkpoints / name).unlink()
@@ -247,7 +247,7 @@ def test_a_checkpoint_of_another_run_is_refused(run, tmp_path, what):
     for word in ("train", "sample"):
         said = refuse(word, run.folder)
         assert "best.safetensors' is of another run" in said
-        assert what in said
+        assert what in said.replace("-", "_")  # as the option is typed
     assert contents(run.folder) == before
 
 

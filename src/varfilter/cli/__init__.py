@@ -33,9 +33,8 @@ GROUPS = {"data": "Data sets: those that have a name, and your own files and fol
 
 DESCRIPTION = "Learn deep state-space models from sequences, and filter with them online."
 EXAMPLES = {
-    "": """examples:
-  varfilter train readings.csv
-  varfilter filter runs/readings new.csv --out filtered.csv""",
+    "": """examples: varfilter train readings.csv
+          varfilter filter runs/readings new.csv --out filtered.csv""",
     "data": """examples:
   varfilter data fetch jsb
   varfilter data check recordings
