@@ -102,7 +102,8 @@ def test_what_is_said_before_it_starts(music, capsys):
             patch.setenv("COLUMNS", columns)
             say(lines)
         shown = capsys.readouterr().err.splitlines()
-        assert max(map(len, shown)) < int(columns)
+        # But for the path, which is one word, and as long as the folder of the tests makes it.
+        assert all(len(line) < int(columns) for line in shown if str(music)[:20] not in line)
         assert " ".join(" ".join(shown).split()) == " ".join(
             " ".join(f"{label} {text}" for label, text in lines).split()
         )
