@@ -129,7 +129,7 @@ class TestSaved:
         fresh.save(path)
         moved = eqx.tree_at(lambda m: m.initial.mean, MODEL, jnp.full(2, 1e-3))
         network = eqx.tree_at(
-            lambda f: f.inference.update.gate.bias, avf(), jnp.full(4, 1e-3, jnp.float32)
+            lambda f: f.inference.update.offset.bias, avf(), jnp.full(4, 1e-3, jnp.float32)
         )
         larger = deep_markov(latent=3)
         others = {

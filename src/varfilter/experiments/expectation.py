@@ -141,7 +141,7 @@ def _nearest(experiment: Experiment, work: float) -> tuple[str, float] | None:
     for name, each in _measured().items():
         is_alike = type(each.model) is kind and type(each.filter.inference) is method
         # A step of another medium takes another time, for as many products.
-        if is_alike and each.data.medium == experiment.data.medium:
+        if is_alike and type(each.data) is type(experiment.data):
             of_each = work_of(each, KNOWN[name], each.schedule.num_steps or LONGEST_WINDOW)
             found.append((abs(math.log(work / of_each)), name, of_each))
     return min(found)[1:] if found else None

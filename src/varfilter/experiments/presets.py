@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from varfilter.experiments.experiment import Experiment
-from varfilter.experiments.models import SRNNSizes, SVGSizes, TableSizes, VRNNSizes
+from varfilter.experiments.models import SRNN_SPEECH, SRNNSizes, SVGSizes, TableSizes, VRNNSizes
 from varfilter.experiments.settings import AVF, Adam, Baseline, Optimizers, Schedule
 
 PresetName = Literal["small", "paper"]
@@ -115,8 +115,8 @@ SMALL_SRNN_SPEECH = replace(
 
 
 def small_preset(experiment: Experiment) -> Preset:
-    """The small preset for the model and the medium of an experiment."""
-    if isinstance(experiment.model, SRNNSizes) and experiment.data.medium == "sound":
+    """The small preset for the model of an experiment, by its own sizes."""
+    if experiment.model == SRNN_SPEECH:
         return SMALL_SRNN_SPEECH
     return SMALL[type(experiment.model)]
 
