@@ -1,19 +1,17 @@
 """The Kalman filter: exact for linear-Gaussian models."""
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from varfilter._tree import select, strong
+from varfilter._tree import select
 from varfilter.filters.base import AbstractFilter, Filtered
 from varfilter.filters.recovery import (
-    PATIENCE,
-    can_begin_with,
     count_losses,
     finite_bound,
     is_lost,
     no_losses,
+    started_anew,
 )
 from varfilter.model import AbstractModel
 from varfilter.models.linear_gaussian import (
@@ -93,23 +91,7 @@ class KalmanFilter(AbstractFilter):
         filtered = Filtered(prior, posterior, predictive, finite_bound(log_evidence), info)
         state = kalman_predict(model, carry.state, posterior, told)
         after = KalmanCarry(state, count_losses(carry.num_lost, x, lost))
-        return self._patient(model, after, x, key), filtered
-
-    def _patient(
-        self,
-        model: LinearGaussian,
-        carry: KalmanCarry,
-        x: Float[Array, " observed"],
-        key: PRNGKeyArray,
-    ) -> KalmanCarry:
-        """Start anew once too many observations in a row were lost."""
-
-        def anew() -> KalmanCarry:
-            # Unless x_t itself is absurd: a belief had better go on without it.
-            fresh = strong(self.init(model))
-            return select(can_begin_with(model, x, key), fresh, carry)
-
-        return jax.lax.cond(carry.num_lost >= PATIENCE, anew, lambda: carry)
+        return started_anew(after, lambda: self.init(model), model, x, key), filtered
 
     def draw(
         self, model: AbstractModel, carry: KalmanCarry, key: PRNGKeyArray

@@ -9,18 +9,17 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from varfilter import distributions
 from varfilter._arguments import kind, require_fraction, require_positive
-from varfilter._tree import detach, select, strong
+from varfilter._tree import detach, select
 from varfilter.distributions import Mixture, Particles
 from varfilter.filters.base import AbstractFilter, Filtered
 from varfilter.filters.recovery import (
-    PATIENCE,
     advance,
-    can_begin_with,
     count_losses,
     finite_bound,
     first_state,
     is_lost,
     no_losses,
+    started_anew,
 )
 from varfilter.filters.resampling import AbstractResampling, Systematic, equal_weights
 from varfilter.inference.base import AbstractInference, Memory
@@ -192,23 +191,7 @@ class ParticleFilter(AbstractFilter):
         seen = x.x if isinstance(x, Observation) else x
         num_lost = count_losses(carry.num_lost, seen, jnp.all(lost))
         after = ParticleCarry(states, memories, log_weights, num_lost)
-        return self._patient(model, after, seen, key_propose), filtered
-
-    def _patient(
-        self,
-        model: AbstractModel,
-        carry: ParticleCarry,
-        x: Float[Array, " *event"],
-        key: PRNGKeyArray,
-    ) -> ParticleCarry:
-        """Start anew once too many observations in a row were lost on all particles."""
-
-        def anew() -> ParticleCarry:
-            # Unless x_t itself is absurd: a belief had better go on without it.
-            fresh = strong(self.init(model))
-            return select(can_begin_with(model, x, key), fresh, carry)
-
-        return jax.lax.cond(carry.num_lost >= PATIENCE, anew, lambda: carry)
+        return started_anew(after, lambda: self.init(model), model, seen, key_propose), filtered
 
     def draw(self, model: AbstractModel, carry: ParticleCarry, key: PRNGKeyArray) -> State:
         """Draw the state of one particle, by weight."""

@@ -3,6 +3,7 @@
 An absurd observation is ignored, and a belief that goes on to find all of them absurd starts anew.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -10,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from varfilter import distributions
-from varfilter._tree import all_finite, select
+from varfilter._tree import all_finite, select, strong
 from varfilter.distributions import observed
 from varfilter.model import AbstractModel, Latent, State, prediction
 from varfilter.observation import Observation, draw_missing, fill_first
@@ -79,6 +80,24 @@ def count_losses(
 ) -> Int[Array, ""]:
     """Count on: a step without an observation is neither a loss nor the end of them."""
     return jnp.where(lost, num_lost + 1, jnp.where(jnp.any(observed(x)), 0, num_lost))
+
+
+def started_anew(
+    carry: Any,
+    fresh: Callable[[], Any],
+    model: AbstractModel,
+    x: Float[Array, " *event"],
+    key: PRNGKeyArray,
+) -> Any:
+    """What a filter carries, or `fresh()` once too many observations in a row were lost on it.
+
+    Unless x_t itself is absurd: a belief had better go on without it.
+    """
+
+    def anew() -> Any:
+        return select(can_begin_with(model, x, key), strong(fresh()), carry)
+
+    return jax.lax.cond(carry.num_lost >= PATIENCE, anew, lambda: carry)
 
 
 def first_state(

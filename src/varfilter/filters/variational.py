@@ -8,17 +8,16 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from varfilter._arguments import kind, require_positive
-from varfilter._tree import select, strong
+from varfilter._tree import select
 from varfilter.filters.base import AbstractFilter, Filtered
 from varfilter.filters.recovery import (
-    PATIENCE,
     advance,
-    can_begin_with,
     count_losses,
     finite_bound,
     first_state,
     is_lost,
     no_losses,
+    started_anew,
 )
 from varfilter.inference.base import AbstractInference, Inferred, Memory
 from varfilter.model import AbstractModel, Latent, State, driven, prediction
@@ -129,23 +128,7 @@ class VariationalFilter(AbstractFilter):
         filtered = Filtered(prior, posterior, expected, bound, info)
         num_lost = count_losses(carry.num_lost, seen, lost)
         after = VariationalCarry(state, memory, num_lost)
-        return self._patient(model, after, seen, trace.key), filtered
-
-    def _patient(
-        self,
-        model: AbstractModel,
-        carry: VariationalCarry,
-        x: Float[Array, " *event"],
-        key: PRNGKeyArray,
-    ) -> VariationalCarry:
-        """Start anew once too many observations in a row were lost on this trajectory."""
-
-        def anew() -> VariationalCarry:
-            # Unless x_t itself is absurd: a belief had better go on without it.
-            fresh = strong(self.init(model))
-            return select(can_begin_with(model, x, key), fresh, carry)
-
-        return jax.lax.cond(carry.num_lost >= PATIENCE, anew, lambda: carry)
+        return started_anew(after, lambda: self.init(model), model, seen, trace.key), filtered
 
     def trace(
         self,
