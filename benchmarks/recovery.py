@@ -34,6 +34,7 @@ from textbook import MODELS, NAMES, mean_log_likelihood, parameters, simulated
 import varfilter as vf
 from varfilter.experiments.settings import filter_with
 from varfilter.inference import AbstractInference, GradientDescent, SignedLog
+from varfilter.inference.gradient import descend
 
 ONE_PATH, FIXED, SCORED = "one path", "fixed-ancestors", "scored-ancestors"
 PROPOSALS = ["gradient E-step", "bootstrap", "AVF"]
@@ -105,7 +106,7 @@ def most_likely(model: Any, xs: jax.Array, num_updates: int) -> Any:
         def update(carry: Any, _: None) -> tuple[Any, None]:
             model, state = carry
             gradient = eqx.filter_grad(lambda m: -mean_log_likelihood(m, xs))(model)
-            step, state = adam.update(gradient, state)
+            step, state = descend(adam, gradient, state, model)
             return (eqx.apply_updates(model, step), state), None
 
         first = jax.tree.map(jnp.asarray, (model, adam.init(model)))
