@@ -6,7 +6,9 @@ do the scripts that they start; a process that is to be killed compiles for itse
 leaves half written would be in the way of all others.
 """
 
+import atexit
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -25,11 +27,10 @@ if "XLA_FLAGS" not in os.environ:
         os.environ["XLA_FLAGS"] = ""
 
 # The same of the folder of compiled programs, which goes when the process that made it ends.
-PROGRAMS = "VARFILTER_TEST_PROGRAMS"
-if PROGRAMS not in os.environ:
-    _folder = tempfile.TemporaryDirectory(prefix="varfilter-programs-")
-    os.environ[PROGRAMS] = _folder.name
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # XLA's remarks on processors of kept programs
+if "VARFILTER_TEST_PROGRAMS" not in os.environ:
+    os.environ["VARFILTER_TEST_PROGRAMS"] = tempfile.mkdtemp(prefix="varfilter-programs-")
+    atexit.register(shutil.rmtree, os.environ["VARFILTER_TEST_PROGRAMS"], ignore_errors=True)
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"  # XLA's remarks on the processors of kept programs
 
 import jax
 import jaxtyping
@@ -40,7 +41,7 @@ install_import_hook("varfilter", "beartype.beartype")
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
-jax.config.update("jax_compilation_cache_dir", os.environ[PROGRAMS])
+jax.config.update("jax_compilation_cache_dir", os.environ["VARFILTER_TEST_PROGRAMS"])
 # Those that compile in a moment are the most.
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)

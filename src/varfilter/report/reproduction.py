@@ -11,7 +11,7 @@ import jax
 
 from varfilter.data.dataset import Dataset
 from varfilter.experiments import AVF, EXPERIMENTS, Experiment, experiment_named
-from varfilter.experiments.expectation import duration
+from varfilter.experiments.costs import duration
 from varfilter.media import Source, load
 from varfilter.plots import curves
 from varfilter.plots.page import illustration

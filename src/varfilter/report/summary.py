@@ -20,7 +20,7 @@ from varfilter.plots.sequences import InspectedSequence, most_surprising
 from varfilter.report.inspection import calibration, inspect_sequences
 from varfilter.runs import Run
 from varfilter.runs.applied import applied_filter
-from varfilter.runs.judgements import judgements, naivety
+from varfilter.runs.metrics import judgements, naivety
 from varfilter.training.evaluation import Evaluation, HeldOut
 
 # Numbers of a batch that is scored at once: 64 MiB, several times as much while it is filtered.

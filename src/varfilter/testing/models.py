@@ -13,7 +13,7 @@ from varfilter._arguments import listed, require_key
 from varfilter.contracts import first_step, require_model, require_observations
 from varfilter.distributions import is_distribution, is_reparameterisable, kl
 from varfilter.inference import Amortized, Exact, GradientDescent, Iterative, Prior, Recurrent
-from varfilter.inference.latents import draws_without_gradient, undeclared_families
+from varfilter.inference.base import draws_without_gradient, undeclared_families
 from varfilter.model import AbstractModel, Latent, State, driven
 from varfilter.testing.report import Report, Result, deviation, tolerance
 from varfilter.testing.rollout import (
