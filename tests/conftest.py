@@ -47,6 +47,11 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 MAPS = Path("/proc/self/maps")
+# How many programs were made ready for the compiler since the maps were counted.
+lowered = Counter()
+jax.monitoring.register_event_duration_secs_listener(
+    lambda event, *_, **__: lowered.update(since=event.endswith("jaxpr_to_mlir_module_duration"))
+)
 # Files with single tests of half a minute and more: the tools, pages, and programs that run in
 # processes of their own. First, since a worker that takes one of them last keeps the other waiting.
 LONGEST = (
@@ -83,11 +88,14 @@ def pytest_terminal_summary(terminalreporter, config):
 def _bounded_number_of_programs():
     """Each compiled program holds several memory maps; past the kernel's 65,530 XLA crashes.
 
+    To count the maps takes as long as a short test, so that it is done after every fifty programs.
     What is needed again is read from the folder of programs, which is quick.
     """
     yield
-    if MAPS.exists() and MAPS.read_bytes().count(b"\n") > 40_000:
-        jax.clear_caches()
+    if lowered["since"] > 50 and MAPS.exists():
+        lowered["since"] = 0
+        if MAPS.read_bytes().count(b"\n") > 40_000:
+            jax.clear_caches()
 
 
 @pytest.fixture
