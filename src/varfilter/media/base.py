@@ -318,11 +318,11 @@ class AbstractMedium(ABC):
 
     def draw_sequence(self, dataset: Dataset, sequence: Any, width: float) -> Figure:
         """Draw a filtered sequence; the most surprising steps are marked."""
-        from varfilter.plots import datasets, sequences
+        from varfilter.plots import datasets, figures
 
         if dataset.num_elements <= datasets.MOST_PANELS:
-            return sequences.columns(dataset, sequence, width)
-        return sequences.images(dataset, sequence, width)[0]
+            return figures.columns(dataset, sequence, width)
+        return figures.images(dataset, sequence, width)[0]
 
 
 def files_in(path: Path, medium: AbstractMedium) -> Iterator[tuple[str, Path]]:

@@ -16,7 +16,7 @@ from varfilter.experiments.paper import EXPERIMENTS, TEMPLATES, own_experiment
 from varfilter.filters import AbstractFilter
 from varfilter.media import AbstractMedium
 from varfilter.model import AbstractModel
-from varfilter.plots.sequences import InspectedSequence, most_surprising
+from varfilter.plots.figures import InspectedSequence, most_surprising
 from varfilter.report.inspection import calibration, inspect_sequences
 from varfilter.runs import Run
 from varfilter.runs.applied import applied_filter
