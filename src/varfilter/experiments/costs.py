@@ -72,14 +72,10 @@ PARAMETERS = {
     "srnn-music-baseline-small": Parameters(204_600, 72_000),
     "srnn-music-avf-small": Parameters(204_600, 199_552),
 }
-
-
 # Of the model for examples/data/sensors.csv; those of other tables have other columns.
 SENSORS = Parameters(8_707, 9_568)
 # What the experiments that were measured learn.
 KNOWN = {**PARAMETERS, "table": SENSORS}
-
-
 # Seconds of one update on two cores of a CPU: `python benchmarks/experiments.py`; of the small ones
 # with `--preset small`, on a machine that was busy with other things: the seconds of all cores
 # together, which two idle ones need at most. SVG's batch of 20 did not fit; this is ten times the
@@ -102,8 +98,6 @@ CPU_SECONDS = {
     "srnn-music-baseline-small": 0.031,
     "srnn-music-avf-small": 0.046,
 }
-
-
 # GiB that an update asked for on a CPU; SVG's was more than there was.
 CPU_GIB = {
     "svg-kth-baseline": 43.0,
@@ -115,8 +109,6 @@ CPU_GIB = {
     "srnn-music-baseline-small": 0.84,
     "srnn-music-avf-small": 0.88,
 }
-
-
 # Minutes of whole runs on one H200, compiling and validations included: those in `results/`.
 # Nottingham's were stopped short; this is what all epochs would take at their pace.
 H200_MINUTES = {
@@ -125,8 +117,6 @@ H200_MINUTES = {
     "srnn-nottingham-baseline": 3.9,
     "srnn-nottingham-avf": 7.1,
 }
-
-
 # Data of the same shape cost the same.
 _SHAPES = {
     **dict.fromkeys(("-piano-", "-musedata-", "-jsb-", "-nottingham-"), "-music-"),
