@@ -50,7 +50,7 @@ from varfilter.data import (
 )
 from varfilter.data.rolls import read_rolls
 from varfilter.data.sets.timit import timit_sample
-from varfilter.data.sets.weizmann import weizmann
+from varfilter.data.sets.videos import weizmann
 from varfilter.data.tables.read import read_table
 from varfilter.experiments import AVF
 

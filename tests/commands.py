@@ -21,6 +21,12 @@ SCRIPT = Path(__file__).parent / "script.py"
 PROGRAM = Path(cli.__file__).parent.parent / "__main__.py"
 # What `conftest.py` sets to compile in less time programs that run once.
 QUICK = {"JAX_DISABLE_MOST_OPTIMIZATIONS", "XLA_FLAGS"}
+# With these a process that nobody kills finds the programs that others have compiled.
+SHARED = {
+    "JAX_COMPILATION_CACHE_DIR": os.environ["VARFILTER_TEST_PROGRAMS"],
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+}
 
 
 class Result(NamedTuple):
@@ -94,7 +100,7 @@ def script(
     unset = QUICK if is_optimized else set()
     done = subprocess.run(
         [sys.executable, str(SCRIPT), str(path), *map(str, words)],
-        env={name: value for name, value in os.environ.items() if name not in unset},
+        env={name: value for name, value in os.environ.items() if name not in unset} | SHARED,
         cwd=cwd, capture_output=True, text=True, timeout=timeout, check=False,
     )  # fmt: skip
     return Result(done.returncode, done.stdout, done.stderr)

@@ -1,13 +1,17 @@
 """Strict types and shapes for every test, quick compilation, and a bound on what is compiled.
 
-Nearly all the time of these tests goes into compiling programs that run once, here and in the
-commands they start. There is no compilation cache: a worker compiles so many programs that it comes
-near the most memory maps that a process may have, and a cache takes some more.
+Nearly all the time of these tests goes into tracing and compiling programs that run once. What one
+worker has compiled the other finds in a folder that they share for as long as the tests run, and so
+do the scripts that they start; a process that is to be killed compiles for itself, since what it
+leaves half written would be in the way of all others.
 """
 
+import atexit
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from pathlib import Path
 
@@ -22,6 +26,12 @@ if "XLA_FLAGS" not in os.environ:
     if subprocess.run(probe, capture_output=True, check=False).returncode:
         os.environ["XLA_FLAGS"] = ""
 
+# The same of the folder of compiled programs, which goes when the process that made it ends.
+if "VARFILTER_TEST_PROGRAMS" not in os.environ:
+    os.environ["VARFILTER_TEST_PROGRAMS"] = tempfile.mkdtemp(prefix="varfilter-programs-")
+    atexit.register(shutil.rmtree, os.environ["VARFILTER_TEST_PROGRAMS"], ignore_errors=True)
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"  # XLA's remarks on the processors of kept programs
+
 import jax
 import jaxtyping
 import pytest
@@ -31,8 +41,17 @@ install_import_hook("varfilter", "beartype.beartype")
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
+jax.config.update("jax_compilation_cache_dir", os.environ["VARFILTER_TEST_PROGRAMS"])
+# Those that compile in a moment are the most.
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 MAPS = Path("/proc/self/maps")
+# How many programs were made ready for the compiler since the maps were counted.
+lowered = Counter()
+jax.monitoring.register_event_duration_secs_listener(
+    lambda event, *_, **__: lowered.update(since=event.endswith("jaxpr_to_mlir_module_duration"))
+)
 # Files with single tests of half a minute and more: the tools, pages, and programs that run in
 # processes of their own. First, since a worker that takes one of them last keeps the other waiting.
 LONGEST = (
@@ -67,10 +86,18 @@ def pytest_terminal_summary(terminalreporter, config):
 
 @pytest.fixture(autouse=True)
 def _bounded_number_of_programs():
-    """Each compiled program holds several memory maps; past the kernel's 65,530 XLA crashes."""
+    """Each compiled program holds several memory maps; past the kernel's 65,530 XLA crashes.
+
+    To count the maps takes as long as a short test, so that it is done after every fifty programs,
+    or tests, should JAX call that event by another name. What is needed again is read from the
+    folder of programs, which is quick.
+    """
     yield
-    if MAPS.exists() and MAPS.read_bytes().count(b"\n") > 45_000:
-        jax.clear_caches()
+    lowered["since"] += 1
+    if lowered["since"] > 50 and MAPS.exists():
+        lowered["since"] = 0
+        if MAPS.read_bytes().count(b"\n") > 40_000:
+            jax.clear_caches()
 
 
 @pytest.fixture

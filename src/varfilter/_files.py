@@ -3,6 +3,7 @@
 import errno
 import os
 import re
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -11,7 +12,6 @@ try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None
-
 # What a file is called while it is written: its name, who writes it, and a number of its own.
 PARTIAL = re.compile(r"(?P<name>.+)\.\d+-[0-9a-f]{8}\.partial", re.DOTALL)
 # What systems say of folders that cannot be synced, and of files that cannot be locked.
@@ -170,6 +170,17 @@ def reworded(error: OSError, message: str) -> OSError:
     found = type(error)(message)
     found.strerror = error.strerror or str(error)
     return found
+
+
+def cache_folder() -> Path:
+    """The folder `varfilter` in the user's folder for caches, by the custom of the system."""
+    if sys.platform == "win32":
+        caches = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
+    elif sys.platform == "darwin":
+        caches = Path.home() / "Library" / "Caches"
+    else:
+        caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(caches) / "varfilter"
 
 
 def _new_file(target: Path) -> tuple[Path, int]:

@@ -1,8 +1,10 @@
-"""Text for people: what can be shown on a terminal, and commands that can be pasted into one."""
+"""Text for people: what can be shown on a terminal, what can be pasted there, and lines for it."""
 
 import shlex
+import sys
 import unicodedata
 from pathlib import Path
+from typing import Any
 
 
 def printable(text: str) -> str:
@@ -19,6 +21,18 @@ def printable(text: str) -> str:
 def pasteable(*words: str | Path) -> str:
     """A command that a shell takes as these words, whatever characters they hold."""
     return shlex.join(map(str, words))
+
+
+def say(*lines: Any) -> None:
+    """Write lines of a command's result to standard output."""
+    for line in lines:
+        print(printable(str(line)))
+
+
+def tell(*lines: Any) -> None:
+    """Write lines on how a command gets on, or why it does not, to standard error, at once."""
+    for line in lines:
+        print(printable(str(line)), file=sys.stderr, flush=True)
 
 
 def _is_space(character: str) -> bool:

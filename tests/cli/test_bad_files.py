@@ -16,7 +16,7 @@ from commands import command
 from songs import LAST, NUM_EPOCHS, TINY, contents, newest
 from varfilter import _saved
 from varfilter.runs import Run
-from varfilter.runs.checksums import sealed
+from varfilter.runs.folder import sealed
 from varfilter.training.checkpoints import CHECKPOINT, kept_checkpoints
 
 pytestmark = pytest.mark.usefixtures("as_users_run_it")

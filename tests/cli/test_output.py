@@ -12,7 +12,7 @@ from commands import PROGRAM, command, refuse, succeed
 from servers import raw_server
 from songs import LAST
 from varfilter._text import pasteable, printable
-from varfilter.cli.errors import in_options
+from varfilter.cli.exits import in_options
 
 pytestmark = pytest.mark.usefixtures("as_users_run_it")
 

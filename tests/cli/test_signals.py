@@ -26,7 +26,7 @@ MOST_SECONDS = 5.0
 WORKER = """
 import hashlib, os, sys, time
 from pathlib import Path
-from varfilter.cli.stopping import Stopping
+from varfilter.cli.exits import Stopping
 
 folder, phase = Path(sys.argv[1]), sys.argv[2]
 with Stopping() as stopping:

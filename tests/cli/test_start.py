@@ -1,13 +1,14 @@
 """What a command waits for before it begins: only what it needs is imported."""
 
 import json
+import os
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 
-from commands import command, refuse
+from commands import SHARED, command, refuse
 from varfilter.cli import COMMANDS
 
 pytestmark = pytest.mark.usefixtures("as_users_run_it")
@@ -26,7 +27,7 @@ def imported(*words, cwd=None):
     """The modules that a command imports, in a process of its own."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, *map(str, words)],
-        cwd=cwd, capture_output=True, text=True, check=False,
+        env=os.environ | SHARED, cwd=cwd, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return set(json.loads(done.stdout.splitlines()[-1]))

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from varfilter.data import audio_folder, midi_folder, video_folder, write_midi
-from varfilter.data.changes import FrameHeader, SoundHeader, frame_changes, sound_changes
+from varfilter.data.recordings import FrameHeader, SoundHeader, frame_changes, sound_changes
 
 
 def test_sound_that_is_as_it_should_be_is_not_spoken_of():

@@ -8,8 +8,15 @@ from rich.progress import Progress
 from browser import look_at
 from varfilter.demo.page import render
 from varfilter.demo.pendulum import FAULT, PendulumResult, Watched
-from varfilter.demo.tracker import TrackerResult
-from varfilter.demo.worlds import Score, Trained, pendulum_video, score, tracker, world_dataset
+from varfilter.demo.worlds import (
+    Score,
+    TrackerResult,
+    Trained,
+    pendulum_video,
+    score,
+    tracker,
+    world_dataset,
+)
 from varfilter.filtering import run
 from varfilter.filters import KalmanFilter
 from varfilter.prediction import generate

@@ -5,8 +5,16 @@ from dataclasses import replace
 import pytest
 
 from varfilter.experiments import EXPERIMENTS, experiment_named, own_experiment
-from varfilter.experiments.costs import CPU_SECONDS, PARAMETERS, Parameters, num_parameters
-from varfilter.experiments.expectation import VALIDATION, duration, expected, work_of
+from varfilter.experiments.costs import (
+    CPU_SECONDS,
+    PARAMETERS,
+    VALIDATION,
+    Parameters,
+    duration,
+    expected,
+    num_parameters,
+    work_of,
+)
 from varfilter.experiments.presets import MOST_UPDATES, suitable_preset, with_preset
 from varfilter.media.music import MusicSource
 from varfilter.media.sound import SoundSource

@@ -9,7 +9,7 @@ import pytest
 from tiny_runs import tiny
 from varfilter.filtering import start, step
 from varfilter.media import Inspection, medium_of
-from varfilter.plots.sequences import most_surprising
+from varfilter.plots.figures import most_surprising
 from varfilter.report import report
 from varfilter.report.inspection import NOMINAL, coverage, inspect_sequences, reliability
 from varfilter.runs.applied import applied_filter

@@ -18,8 +18,7 @@ from songs import contents
 from tiny_runs import keep_untrained, tiny
 from varfilter.runs import Run
 from varfilter.runs.checkpointing import Best, Checkpointing, Standing
-from varfilter.runs.checksums import sealed, unsealed
-from varfilter.runs.lock import locked
+from varfilter.runs.folder import locked, sealed, unsealed
 from varfilter.runs.run import Progress, Trained
 from varfilter.runs.training import train_run
 from varfilter.training.checkpoints import kept_checkpoints
@@ -256,7 +255,7 @@ def test_a_checkpoint_of_another_run_is_refused(run, tmp_path, what):
 HOLDER = """
 import sys
 from pathlib import Path
-from varfilter.runs.lock import locked
+from varfilter.runs.folder import locked
 with locked(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

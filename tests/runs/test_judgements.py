@@ -5,7 +5,7 @@ import pytest
 
 from tiny_runs import chorales, sentences
 from varfilter.media.reference import Reference
-from varfilter.runs.judgements import (
+from varfilter.runs.metrics import (
     TrainingRange,
     collapse,
     judgements,

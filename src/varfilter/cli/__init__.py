@@ -14,8 +14,8 @@ COMMANDS = {
     "doctor": ("checks:Doctor", "check the mathematics on this machine's hardware"),
     "list": ("listing:ListExperiments", "the experiments that have a name"),
     "train": ("train:Train", "train on your own data, or an experiment; go on"),
-    "repair": ("repair:Repair", "put right what is damaged in a run's folder"),
-    "evaluate": ("evaluate:Evaluate", "score a run on whole held-out sequences"),
+    "repair": ("checks:Repair", "put right what is damaged in a run's folder"),
+    "evaluate": ("reports:Evaluate", "score a run on whole held-out sequences"),
     "filter": ("apply:Filter", "predict each step of new data; how surprising it was"),
     "forecast": ("apply:Forecast", "how new data may go on: means and quantiles"),
     "sample": ("apply:Sample", "sequences that a trained model makes up"),
@@ -107,7 +107,7 @@ def _run(words: list[str]) -> int:
         return 2
     if name != "train":
         return _command(name).main(f"varfilter {name}", rest)
-    from varfilter.cli.stopping import Stopping
+    from varfilter.cli.exits import Stopping
 
     # A signal is heeded from here on, before anything is imported that takes its time.
     with Stopping() as stopping:

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import tyro
 
-from varfilter.cli.errors import naming, refusals
+from varfilter._text import say, tell
+from varfilter.cli.exits import naming, refusals
 from varfilter.cli.options import (
     Command,
     Input,
@@ -21,7 +22,6 @@ from varfilter.cli.options import (
     named,
     require_place,
 )
-from varfilter.cli.output import say, tell
 
 SMALLER = "Give a smaller --num-particles or --num-samples."
 

@@ -1,4 +1,4 @@
-"""`varfilter demo` and `varfilter doctor`: that all works on this machine."""
+"""`varfilter demo`, `doctor` and `repair`: that all works here, and in a run's folder."""
 
 import json
 import platform
@@ -10,8 +10,9 @@ from typing import Annotated, Any
 
 import tyro
 
-from varfilter.cli.options import Command, Number
-from varfilter.cli.output import tell
+from varfilter._text import tell
+from varfilter.cli.exits import refusals
+from varfilter.cli.options import Command, Number, RunFolder
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,33 @@ class Doctor(Command):
         else:
             rows = _print_rows(examine())
         return 0 if all(row.passed for row in rows) else 1
+
+
+@dataclass(frozen=True)
+class Repair(Command):
+    """Put right what is damaged in the folder of a run.
+
+    A damaged run.json is restored from the copy in the newest checkpoint that is whole; of a
+    damaged metrics.jsonl the lines that are whole are kept. The damaged files stay, with
+    `.damaged` behind their names. Checkpoints are not touched: training leaves bad ones out.
+
+    example: varfilter repair runs/srnn-jsb-avf
+    """
+
+    run: RunFolder
+    """The folder of a run."""
+
+    def __call__(self) -> int:
+        """Run; returns the exit code."""
+        with refusals() as refused:
+            from varfilter.runs.repair import repair_run
+
+            done = repair_run(self.run)
+            for sentence in done:
+                print(sentence)
+            if not done:
+                print(f"There is nothing to repair in {self.run}.")
+        return refused.code
 
 
 def _as_json(rows: list[Any], seconds: float) -> str:

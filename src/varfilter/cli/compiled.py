@@ -14,7 +14,7 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from varfilter._folders import cache_folder
+from varfilter._files import cache_folder
 
 # The folder to keep programs in, or `off`.
 VARIABLE = "VARFILTER_COMPILED"

@@ -11,9 +11,9 @@ from typing import Annotated, Any
 
 import tyro
 
-from varfilter._text import pasteable, printable
+from varfilter._text import pasteable, printable, say, tell
 from varfilter.cli import usage
-from varfilter.cli.errors import refusals
+from varfilter.cli.exits import refusals
 from varfilter.cli.options import (
     Command,
     Number,
@@ -27,7 +27,6 @@ from varfilter.cli.options import (
     require_place,
     whole_source,
 )
-from varfilter.cli.output import say, tell
 from varfilter.cli.usage import Option, Section
 
 Name = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]

@@ -13,9 +13,9 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
+from varfilter._text import tell
 from varfilter.cli import usage
-from varfilter.cli.errors import in_options
-from varfilter.cli.output import tell
+from varfilter.cli.exits import in_options
 from varfilter.cli.usage import Option, Section
 
 

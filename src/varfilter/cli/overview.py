@@ -5,7 +5,7 @@ import sys
 import textwrap
 from typing import Any
 
-from varfilter.experiments.expectation import VALIDATION, duration
+from varfilter.experiments.costs import VALIDATION, duration
 
 LABEL = 10
 # Beyond this lines are hard to read.

@@ -16,11 +16,10 @@ from rich.table import Table
 from rich.text import Text
 
 from varfilter._arguments import require_library
-from varfilter._text import printable
+from varfilter._text import printable, tell
 from varfilter.cli.options import TrainOptions
-from varfilter.cli.output import tell
 from varfilter.cli.overview import Correction, say
-from varfilter.runs.judgements import collapse, rise
+from varfilter.runs.metrics import collapse, rise
 from varfilter.runs.plan import Plan
 from varfilter.runs.run import Run
 from varfilter.runs.training import Event, Resumed, Stopped, Updated, Validated, Validating

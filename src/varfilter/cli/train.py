@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import tyro
 
-from varfilter._text import pasteable
+from varfilter._text import pasteable, say, tell
 from varfilter.cli import usage
-from varfilter.cli.errors import refusals
+from varfilter.cli.exits import STOPPED, Stopping, refusals
 from varfilter.cli.options import (
     Command,
     Target,
@@ -21,9 +21,7 @@ from varfilter.cli.options import (
     overridden,
     with_method,
 )
-from varfilter.cli.output import say, tell
 from varfilter.cli.presets import with_preset_given
-from varfilter.cli.stopping import STOPPED, Stopping
 
 SMALLER = (
     "Give a smaller --schedule.batch-size or --schedule.num-steps, or smaller sizes of the model."

@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from varfilter._arguments import require_all_positive, require_library, require_positive
-from varfilter.data.changes import SoundHeader, sound_changes
 from varfilter.data.dataset import SPLITS, Dataset, Family, Scaling
 from varfilter.data.limits import require_size
-from varfilter.data.recordings import Recording, decoded, names_of
+from varfilter.data.recordings import Recording, SoundHeader, decoded, names_of, sound_changes
 from varfilter.data.splits import split_by_file
 from varfilter.distributions import DiscretizedNormal, Normal
 

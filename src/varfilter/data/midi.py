@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from varfilter._arguments import kind, require_library
-from varfilter.data.changes import Notes, note_changes, notes_of
 from varfilter.data.dataset import SPLITS, Dataset, Family
 from varfilter.data.limits import require_size
 from varfilter.data.ragged import Ragged
+from varfilter.data.recordings import Notes, note_changes, notes_of
 from varfilter.data.rolls import HIGHEST, LOWEST, NUM_KEYS
 from varfilter.data.splits import split_by_sequence
 from varfilter.distributions import Bernoulli

@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 
 from varfilter._arguments import kind
-from varfilter.data.arrays import read_arrays
+from varfilter.data.arrays import read_arrays, read_mat
 from varfilter.data.dataset import SPLITS, Dataset, Family
 from varfilter.data.limits import require_size
-from varfilter.data.matlab import read_mat
 from varfilter.data.plain_pickle import read_plain_pickle
 from varfilter.data.ragged import Ragged
 from varfilter.distributions import Bernoulli

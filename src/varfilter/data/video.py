@@ -13,10 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from varfilter._arguments import require_library, require_positive
-from varfilter.data.changes import FrameHeader, frame_changes
 from varfilter.data.dataset import SPLITS, Dataset, Family, Scaling
 from varfilter.data.limits import require_size
-from varfilter.data.recordings import Recording, decoded, names_of
+from varfilter.data.recordings import FrameHeader, Recording, decoded, frame_changes, names_of
 from varfilter.data.splits import split_by_file
 from varfilter.distributions import DiscretizedNormal
 

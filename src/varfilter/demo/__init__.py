@@ -1,5 +1,5 @@
 """`varfilter demo`: the main job, start to end, on two simulated worlds."""
 
-from varfilter.demo.show import run_demo
+from varfilter.demo.page import run_demo
 
 __all__ = ["run_demo"]

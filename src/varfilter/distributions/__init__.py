@@ -6,8 +6,10 @@ from varfilter.distributions.base import (
     event_shape,
     fill,
     is_distribution,
+    is_reparameterisable,
     log_prob,
     mean,
+    not_reparameterisable,
     observed,
     sample,
     sample_pair,
@@ -20,7 +22,6 @@ from varfilter.distributions.gaussian import Gaussian
 from varfilter.distributions.joint import Joint
 from varfilter.distributions.normal import Normal
 from varfilter.distributions.particles import Mixture, Particles
-from varfilter.distributions.reparameterisation import is_reparameterisable, not_reparameterisable
 
 __all__ = [
     "AbstractDistribution",

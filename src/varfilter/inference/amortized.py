@@ -13,8 +13,7 @@ from varfilter._arguments import kind, require_all_positive, require_key
 from varfilter._tree import Signature, flat, flat_size
 from varfilter.contracts import first_step
 from varfilter.distributions import stabilised
-from varfilter.inference.base import AbstractInference, Inferred, Memory
-from varfilter.inference.latents import require_reparameterisable
+from varfilter.inference.base import AbstractInference, Inferred, Memory, require_reparameterisable
 from varfilter.model import AbstractModel, State
 from varfilter.nn import Dense, linear
 from varfilter.observation import Observation

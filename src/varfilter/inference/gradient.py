@@ -11,8 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from varfilter._arguments import require_optimizer, require_positive
 from varfilter._tree import detach
 from varfilter.distributions import stabilised
-from varfilter.inference.base import AbstractInference, Inferred, Memory
-from varfilter.inference.latents import require_reparameterisable
+from varfilter.inference.base import AbstractInference, Inferred, Memory, require_reparameterisable
 from varfilter.inference.signal import free_energy_gradient
 from varfilter.model import AbstractModel, State
 from varfilter.observation import Observation

@@ -12,8 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from varfilter._arguments import kind, require_key, require_positive
 from varfilter._tree import detach, flat_size
 from varfilter.contracts import FirstStep, first_step
-from varfilter.inference.base import AbstractInference, Inferred, Memory
-from varfilter.inference.latents import require_reparameterisable
+from varfilter.inference.base import AbstractInference, Inferred, Memory, require_reparameterisable
 from varfilter.inference.signal import PairedGradients
 from varfilter.inference.update import NormAndLog, Shift
 from varfilter.model import AbstractModel, State

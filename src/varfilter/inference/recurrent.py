@@ -11,8 +11,7 @@ from varfilter._arguments import kind, require_key, require_positive
 from varfilter._tree import Signature
 from varfilter.contracts import first_step
 from varfilter.inference.amortized import posterior_like
-from varfilter.inference.base import AbstractInference, Inferred, Memory
-from varfilter.inference.latents import require_reparameterisable
+from varfilter.inference.base import AbstractInference, Inferred, Memory, require_reparameterisable
 from varfilter.model import AbstractModel, State
 from varfilter.nn import linear
 from varfilter.observation import Observation

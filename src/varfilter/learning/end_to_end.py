@@ -12,7 +12,7 @@ from varfilter._arguments import listed, require_weight
 from varfilter.filtering import run
 from varfilter.filters.base import AbstractFilter, Filtered
 from varfilter.filters.variational import VariationalFilter, VariationalInfo
-from varfilter.inference.latents import draws_without_gradient, undeclared_families
+from varfilter.inference.base import draws_without_gradient, undeclared_families
 from varfilter.learning.state import (
     LearnerState,
     Metrics,

@@ -22,9 +22,8 @@ from varfilter.contracts import (
     tree_difference,
 )
 from varfilter.filters.base import AbstractFilter, require_fitting
-from varfilter.inference.base import AbstractInference
+from varfilter.inference.base import AbstractInference, draws_without_gradient
 from varfilter.inference.gradient import descend
-from varfilter.inference.latents import draws_without_gradient
 from varfilter.model import AbstractModel
 
 Module = TypeVar("Module", bound=eqx.Module)

@@ -1,7 +1,8 @@
 """What a medium is: how recordings of one kind are read, named, drawn, written and judged.
 
 A table, music, sound and video are media; so is anything else that has a file like theirs. All
-that depends on the kind of the data stands in the file of its medium, and nowhere else asks.
+that depends on the kind of the data stands in the file of its medium, and nowhere else asks. Plain
+arrays, which need no more than the defaults, are at the end of this file.
 """
 
 from abc import ABC
@@ -317,11 +318,11 @@ class AbstractMedium(ABC):
 
     def draw_sequence(self, dataset: Dataset, sequence: Any, width: float) -> Figure:
         """Draw a filtered sequence; the most surprising steps are marked."""
-        from varfilter.plots import datasets, sequences
+        from varfilter.plots import datasets, figures
 
         if dataset.num_elements <= datasets.MOST_PANELS:
-            return sequences.columns(dataset, sequence, width)
-        return sequences.images(dataset, sequence, width)[0]
+            return figures.columns(dataset, sequence, width)
+        return figures.images(dataset, sequence, width)[0]
 
 
 def files_in(path: Path, medium: AbstractMedium) -> Iterator[tuple[str, Path]]:
@@ -347,3 +348,27 @@ def files_in(path: Path, medium: AbstractMedium) -> Iterator[tuple[str, Path]]:
         )
     for file in found:
         yield file.relative_to(path).with_suffix("").as_posix(), file
+
+
+@dataclass(frozen=True)
+class ArraySource(Source):
+    """A data set of plain arrays, made in Python: there is no file to read it from."""
+
+    medium: ClassVar[str] = "array"
+
+
+class ArrayMedium(AbstractMedium):
+    """Numbers without names, units or a picture of their own."""
+
+    name = "array"
+    plural = "arrays"
+    source = ArraySource
+    gallery = Gallery(num_rows=500)
+
+    def gallery_of(self, dataset: Dataset) -> Gallery:
+        """A few numbers are drawn as lines, as the columns of a table are."""
+        from varfilter.plots.datasets import MOST_PANELS
+
+        is_small = dataset.num_elements // dataset.rows_per_step <= MOST_PANELS
+        lines = Gallery(3, 1000, "marks at the bottom are missing values")
+        return lines if is_small else self.gallery

@@ -14,8 +14,7 @@ from varfilter._arguments import kind, nearest
 from varfilter.data.dataset import Dataset
 from varfilter.data.sets.registry import CATALOGUE, entry_named, read_set, require_options
 from varfilter.filters.base import Filtered
-from varfilter.media.array import ArrayMedium
-from varfilter.media.base import AbstractMedium, Figure, NewSequence, Source
+from varfilter.media.base import AbstractMedium, ArrayMedium, Figure, NewSequence, Source
 from varfilter.media.formats import Row
 from varfilter.media.music import MusicMedium
 from varfilter.media.rows import (

@@ -169,7 +169,7 @@ class MusicMedium(AbstractMedium):
 
     def draw_sequence(self, dataset: Dataset, sequence: Any, width: float) -> Figure:
         """Draw the score, its predicted probabilities, and those after inference."""
-        from varfilter.plots.sequences import images
+        from varfilter.plots.figures import images
         from varfilter.plots.style import COLOURS, ink
 
         figure, axes = images(

@@ -156,7 +156,7 @@ class SoundMedium(AbstractMedium):
         """Draw waveforms over seconds, on one scale (as in figure 3 of the paper)."""
         from matplotlib.ticker import MaxNLocator
 
-        from varfilter.plots.sequences import drawn_rows, stack, surprise
+        from varfilter.plots.figures import drawn_rows, stack, surprise
         from varfilter.plots.style import COLOURS, INK, outline, title, x_label, y_label
 
         rows = {

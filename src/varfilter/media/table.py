@@ -247,7 +247,7 @@ class TableMedium(AbstractMedium):
 
     def draw_sequence(self, dataset: Dataset, sequence: Any, width: float) -> Figure:
         """Draw a panel for each column: its values, their prediction, and the band of it."""
-        from varfilter.plots.sequences import columns
+        from varfilter.plots.figures import columns
 
         return columns(dataset, sequence, width)
 

@@ -121,7 +121,7 @@ class VideoMedium(AbstractMedium):
 
     def draw_sequence(self, dataset: Dataset, sequence: Any, width: float) -> Figure:
         """Draw strips of frames, one below another, at the same steps."""
-        from varfilter.plots.sequences import drawn_rows, surprise
+        from varfilter.plots.figures import drawn_rows, surprise
         from varfilter.plots.style import NARROW, blank, coloured, plain, title
 
         rows = drawn_rows(sequence)

@@ -22,7 +22,7 @@ from varfilter.filters import AbstractFilter, ParticleFilter, VariationalFilter
 from varfilter.filters.base import Carry, driven_carry
 from varfilter.media import Inspection
 from varfilter.model import AbstractModel
-from varfilter.plots.sequences import InspectedSequence
+from varfilter.plots.figures import InspectedSequence
 from varfilter.prediction import predictive_quantiles
 
 # The quantiles of a prediction between which its band is drawn.

@@ -10,9 +10,9 @@ from typing import Any
 
 from varfilter._arguments import require_positive
 from varfilter.data.dataset import SPLITS
-from varfilter.plots import curves
+from varfilter.plots import figures
+from varfilter.plots.figures import caption
 from varfilter.plots.page import cards, command_line, document, facts, illustration, table
-from varfilter.plots.sequences import caption
 from varfilter.plots.style import count
 from varfilter.report.summary import RunSummary, labels, summarize
 from varfilter.runs import Run
@@ -172,7 +172,7 @@ def _cards(found: Sequence[RunSummary], split: str) -> list[tuple[str, str]]:
     ]
     by_iteration = results["nats_by_iteration"]
     if len(by_iteration) > 1:
-        gain = curves.improvement(by_iteration)[-1]
+        gain = figures.improvement(by_iteration)[-1]
         shown.append((f"{-gain:+.1f}%", "free energy, by inference from the prior"))
     return shown
 
@@ -198,7 +198,7 @@ def _learning(found: Sequence[RunSummary]) -> list[str]:
             " its parts, the gradients and the weight of the KL, by epoch. While that weight is"
             " below 1, the free energy of training is not comparable with that of validation."
         )
-        parts.append(illustration(partial(curves.learning_curves, lines), text))
+        parts.append(illustration(partial(figures.learning_curves, lines), text))
     return parts
 
 
@@ -210,7 +210,7 @@ def _inference(found: Sequence[RunSummary]) -> list[str]:
         if not values:
             continue
         text = f"{name}: free energy at the prior and after each inference iteration."
-        parts.append(illustration(partial(curves.iterations, values), text))
+        parts.append(illustration(partial(figures.iterations, values), text))
         most = max(map(len, values.values()))
         head = ["run", "prior", *map(str, range(1, most))]
         rows = [
@@ -259,7 +259,7 @@ def _calibration(numbers: dict[str, Any]) -> list[str]:
         f" {count(len(inspected), 'sequence')}; on the dashed line, predictions mean what they say."
         f" {_filter_in_words(numbers)}"
     )
-    found = [illustration(partial(curves.calibration_curves, parts), text)]
+    found = [illustration(partial(figures.calibration_curves, parts), text)]
     numeric = [part for part in parts if part["kind"] == "numeric" and part["num_values"]]
     if numeric:
         places = [numeric[0]["nominal"].index(level) for level in (0.5, 0.9)]

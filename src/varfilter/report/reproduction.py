@@ -11,11 +11,10 @@ import jax
 
 from varfilter.data.dataset import Dataset
 from varfilter.experiments import AVF, EXPERIMENTS, Experiment, experiment_named
-from varfilter.experiments.expectation import duration
+from varfilter.experiments.costs import duration
 from varfilter.media import Source, load
-from varfilter.plots import curves
+from varfilter.plots.figures import caption, improvement, relative_improvement, validation_curves
 from varfilter.plots.page import illustration
-from varfilter.plots.sequences import caption
 from varfilter.plots.style import WIDE, png
 from varfilter.report.inspection import inspect_sequences
 from varfilter.report.page import write_page
@@ -348,14 +347,14 @@ def _improvements(rows: list[Row], numbers: dict[str, Any], out: Path) -> list[s
         name: [[line["epoch"], line["valid"]["nats"]] for line in each]
         for name, each in lines.items()
     }
-    paint = partial(curves.validation_curves, lines)
+    paint = partial(validation_curves, lines)
     (out / "figure-4a.png").write_bytes(png(paint(WIDE)))
     text = "(a) Validation free energy per step for models trained with K inference iterations."
     figures = [illustration(paint, text)]
     last = numbers["rows"][-1]["results"]
     if last is not None:
-        numbers["improvement"] = curves.improvement(last["nats_by_iteration"])
-        paint = partial(curves.relative_improvement, last["nats_by_iteration"])
+        numbers["improvement"] = improvement(last["nats_by_iteration"])
+        paint = partial(relative_improvement, last["nats_by_iteration"])
         (out / "figure-4b.png").write_bytes(png(paint(WIDE)))
         text = (
             f"(b) Improvement of the free energy on the prior's estimate, by iteration, K ="

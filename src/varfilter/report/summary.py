@@ -16,11 +16,11 @@ from varfilter.experiments.paper import EXPERIMENTS, TEMPLATES, own_experiment
 from varfilter.filters import AbstractFilter
 from varfilter.media import AbstractMedium
 from varfilter.model import AbstractModel
-from varfilter.plots.sequences import InspectedSequence, most_surprising
+from varfilter.plots.figures import InspectedSequence, most_surprising
 from varfilter.report.inspection import calibration, inspect_sequences
 from varfilter.runs import Run
 from varfilter.runs.applied import applied_filter
-from varfilter.runs.judgements import judgements, naivety
+from varfilter.runs.metrics import judgements, naivety
 from varfilter.training.evaluation import Evaluation, HeldOut
 
 # Numbers of a batch that is scored at once: 64 MiB, several times as much while it is filtered.

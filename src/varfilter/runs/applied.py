@@ -35,7 +35,7 @@ from varfilter.prediction import (
     require_levels,
     run_predictive,
 )
-from varfilter.runs.judgements import TrainingRange
+from varfilter.runs.metrics import TrainingRange
 from varfilter.runs.run import Run
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from varfilter.devices import is_first_process, of_first_process
 from varfilter.learning import Metrics
-from varfilter.runs.lock import FolderLock
+from varfilter.runs.folder import FolderLock
 from varfilter.runs.run import Progress, Run, Trained
 from varfilter.training.checkpoints import (
     Checkpoint,

@@ -1,21 +1,44 @@
-"""The folder of a run on the disk: its record, who trains in it, and what cannot be written."""
+"""The folder of a run on the disk: its record, what it was made with, and who trains in it.
 
+A record is JSON that carries its own checksum: any byte that changes later is noticed. One process
+a folder trains: a lock ends with the process that holds it, and says who that is.
+"""
+
+import errno
+import hashlib
 import json
+import os
+import platform
+import re
 import shlex
+import socket
+import subprocess
+import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from varfilter._files import PARTIAL, sync_folder, written
-from varfilter.runs import lock
-from varfilter.runs.checksums import is_sealed, sealed, unsealed
+import jax
+
+from varfilter import __version__
+from varfilter._files import PARTIAL, is_at, reworded, sync_folder, try_lock, written
 from varfilter.training.checkpoints import kept_checkpoints
 
 # Since version 2 the record, and each line of the metrics, carry checksums.
 VERSION = 2
 RECORD, METRICS, BEST = "run.json", "metrics.jsonl", "best.safetensors"
 CHECKPOINTS = "checkpoints"
+# The last entry of a record, in one line or over several.
+SEAL = re.compile(
+    rb'(?P<body>.*),(?:\n "checksum": "(?P<long>[0-9a-f]{64})"\n\}|'
+    rb' "checksum": "(?P<short>[0-9a-f]{64})"\})',
+    re.DOTALL,
+)
+LOCK = "lock"
+# How long to look for the name of a holder that has locked the file, but not yet signed it.
+PATIENCE = 1.0
 
 
 def is_run(folder: Path) -> bool:
@@ -41,15 +64,15 @@ def make_folder(folder: Path) -> None:
 
 
 @contextmanager
-def held(folder: Path) -> Iterator[lock.FolderLock]:
+def held(folder: Path) -> Iterator["FolderLock"]:
     """Hold the folder for this process alone, or say which one holds it."""
     with ExitStack() as stack:
         try:
-            holding = stack.enter_context(lock.locked(folder))
+            holding = stack.enter_context(locked(folder))
         except BlockingIOError:  # which says it all
             raise
         except OSError as error:
-            raise unwritable(folder / lock.NAME, error) from None
+            raise unwritable(folder / LOCK, error) from None
         yield holding
 
 
@@ -118,6 +141,103 @@ def damaged(path: Path, reason: str) -> ValueError:
     )
 
 
+def sealed(record: dict[str, Any], *, indent: int | None = None) -> bytes:
+    """A record as JSON whose last entry is the SHA-256 of all that stands before it.
+
+    `indent` 1 gives each entry a line; None gives all in one.
+    """
+    body, end = json.dumps(record, indent=indent).encode(), b"}" if indent is None else b"\n}"
+    body = body.removesuffix(end)
+    before = b" " if indent is None else b"\n "
+    digest = hashlib.sha256(body).hexdigest().encode()
+    return body + b"," + before + b'"checksum": "' + digest + b'"' + end
+
+
+def is_sealed(text: bytes) -> bool:
+    """Whether a text ends with a checksum, right or wrong."""
+    return SEAL.fullmatch(text) is not None
+
+
+def is_intact(text: bytes) -> bool:
+    """Whether a text ends with the right checksum."""
+    try:
+        unsealed(text)
+    except ValueError:
+        return False
+    return True
+
+
+def unsealed(text: bytes) -> dict[str, Any]:
+    """Read what `sealed` wrote; a ValueError says what is wrong with it."""
+    found = SEAL.fullmatch(text)
+    if found is None:
+        raise ValueError("it has no checksum at its end")
+    digest = found["long"] or found["short"]
+    if hashlib.sha256(found["body"]).hexdigest().encode() != digest:
+        raise ValueError("its checksum does not match its contents")
+    record = dict(json.loads(text))
+    del record["checksum"]
+    return record
+
+
+def surroundings() -> dict[str, Any]:
+    """What ran: versions, the revision of the sources where they are a checkout, the device."""
+    return {
+        "varfilter": __version__,
+        "revision": _revision(),
+        "jax": jax.__version__,
+        "python": platform.python_version(),
+        "device": jax.devices()[0].device_kind,
+        "num_devices": jax.device_count(),
+    }
+
+
+class FolderLock:
+    """The folder of a run while it is this process's alone."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self._path, self._descriptor = folder / LOCK, _hold(folder / LOCK)
+        self._place = _place(folder)
+
+    def require_in_place(self) -> None:
+        """Refuse to write where the folder no longer is: it was moved, removed or replaced."""
+        if _place(self.folder) != self._place:
+            reason = "it was moved, renamed or removed while it was trained in"
+            raise reworded(
+                FileNotFoundError(errno.ENOENT, reason),
+                f"The folder {str(self.folder)!r} is no longer what it was: {reason}. What was"
+                " saved before is in it, wherever it is now. To go on: `varfilter train FOLDER`"
+                " with its new name.",
+            )
+
+    def remove(self) -> None:
+        """Remove the file, while the lock is held: what is locked has no name any more.
+
+        Another process makes a file of its own then, and one that had opened this file before
+        notices that it is no longer the one of this name.
+        """
+        if is_at(self._descriptor, self._path):
+            with suppress(OSError):
+                self._path.unlink()
+
+    def close(self) -> None:
+        """Let the folder go."""
+        self.remove()
+        os.close(self._descriptor)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[FolderLock]:
+    """Hold the folder for this process alone, or say which one holds it.
+
+    A file `lock` is locked by the system, which lets it go when the process ends, however it
+    ends; so a file that a dead process left behind is in nobody's way.
+    """
+    with closing(FolderLock(folder)) as lock:
+        yield lock
+
+
 def _no_record(folder: Path) -> FileNotFoundError:
     what = f"has no {RECORD}" if folder.is_dir() else "does not exist"
     what = "is a file" if folder.is_file() else what
@@ -136,9 +256,73 @@ def _is_bare(folder: Path) -> bool:
     """Whether there is nothing in a folder but what a run that died at its start leaves."""
     for path in folder.iterdir():
         begun = PARTIAL.fullmatch(path.name)
-        is_own = path.name == lock.NAME or (begun is not None and begun["name"] == RECORD)
+        is_own = path.name == LOCK or (begun is not None and begun["name"] == RECORD)
         if path.name == CHECKPOINTS and path.is_dir():
             is_own = not any(path.iterdir())
         if not is_own:
             return False
     return True
+
+
+def _revision() -> str | None:
+    here = Path(__file__).parent
+
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(here), *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        is_ours = Path(git("rev-parse", "--show-toplevel")) in here.parents
+        if not (is_ours and git("ls-files", __file__)):
+            return None
+        return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", str(here)) else "")
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def _hold(path: Path) -> int:
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            if not try_lock(descriptor):
+                raise BlockingIOError(
+                    f"The folder {str(path.parent)!r} is being trained in by {_holder(path)}. Wait"
+                    " until it is done or stop it, and then go on with `varfilter train"
+                    f" {shlex.quote(str(path.parent))}`; or give another `--out`."
+                )
+            if is_at(descriptor, path):
+                _sign(descriptor)
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def _sign(descriptor: int) -> None:
+    since = datetime.now(UTC).isoformat(timespec="seconds")
+    who = {"pid": os.getpid(), "host": socket.gethostname(), "since": since}
+    os.ftruncate(descriptor, 0)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    os.write(descriptor, json.dumps(who).encode() + b"\n")
+
+
+def _holder(path: Path) -> str:
+    """Who has locked the file, in words."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            who = json.loads(path.read_bytes())
+            return f"process {who['pid']} on {who['host']!r}, since {who['since']}"
+        except (OSError, ValueError, KeyError, TypeError):
+            if time.monotonic() > end:
+                return "another process"
+            time.sleep(0.02)
+
+
+def _place(folder: Path) -> tuple[int, int] | None:
+    try:
+        found = os.stat(folder)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

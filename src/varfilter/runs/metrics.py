@@ -1,14 +1,35 @@
-"""The metrics of a run: a file of JSON lines, each with its checksum."""
+"""The metrics of a run, a file of JSON lines, each with its checksum; and what is bad by them.
+
+A judgement is a plain function of the metrics: a sentence, or None. They are said in the log, at
+the end of training, in reports, and where a run is applied to new data. None stops anything.
+"""
 
 import json
 import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from varfilter._files import append, written
-from varfilter.runs.checksums import is_sealed, sealed, unsealed
+from varfilter.data.dataset import SPLITS, Dataset
+from varfilter.data.ragged import Ragged
+from varfilter.runs.folder import is_sealed, sealed, unsealed
 
 Line = dict[str, Any]
+# Of all that was gained by the best: validation that has lost more than this again has risen.
+RISEN = 0.05
+# A validation or two after the best may be chance.
+FEWEST_AFTER = 2
+# Nats of KL per step below which the latents carry nothing.
+COLLAPSED = 0.05
+# New data may lie so far beyond the training data, as a part of their span.
+BEYOND = 0.1
+# Rows that are in memory at once while a large set is gone through.
+BLOCK = 1 << 16
+Lines = Sequence[dict[str, Any]]
 
 
 class Metrics(NamedTuple):
@@ -74,6 +95,154 @@ def write_lines(path: Path, lines: list[Line]) -> None:
             put(content)
 
 
+def rise(lines: Lines) -> str | None:
+    """Validation that has got worse since its best: learnt by heart, or gone astray."""
+    scores = _scores(lines)
+    if len(scores) < 1 + FEWEST_AFTER:
+        return None
+    steps, nats = zip(*scores, strict=True)
+    best = int(np.argmin(nats))
+    after = nats[best + 1 :]
+    # The last ones, by their mean: one bad validation is no rise.
+    last = float(np.mean(after[-FEWEST_AFTER:])) if len(after) >= FEWEST_AFTER else nats[best]
+    gained = max(nats[0] - nats[best], 0.0)
+    if last - nats[best] <= RISEN * gained:
+        return None
+    return (
+        f"Validation has risen since its best: {nats[best]:.4f} nats per step at step"
+        f" {steps[best]:,}, {nats[-1]:.4f} at the last. The best is kept; what would help is more"
+        " data, fewer units or weight decay, and not more updates."
+    )
+
+
+def unfinished(lines: Lines) -> str | None:
+    """The best is the last step: it was still learning when it ended."""
+    scores = _scores(lines)
+    if len(scores) < 2 or min(scores, key=lambda each: each[1]) != scores[-1]:
+        return None
+    return (
+        f"The best is the last step, {scores[-1][0]:,}: it was still learning. Train longer, with a"
+        " greater --schedule.num-epochs."
+    )
+
+
+def collapse(lines: Lines) -> str | None:
+    """A KL of nothing at its full weight: q is the prior, and the latents are not in use."""
+    if not lines or lines[-1].get("kl_weight", 1.0) < 1.0:
+        return None
+    kl = lines[-1]["train"].get("kl")
+    if kl is None or not kl < COLLAPSED:
+        return None
+    return (
+        f"The KL has collapsed: the latents carry {kl:.2g} nats per step, and all is predicted"
+        " without them. Fewer units in the recurrence or the decoder, or"
+        " --schedule.annealing-epochs, leave them more to do."
+    )
+
+
+def naivety(nats: float, reference: Any) -> str | None:
+    """A score that is no better than the naive predictor's of the medium."""
+    if nats < reference.nats:
+        return None
+    return (
+        f"It is no better than a naive predictor: {nats:.4f} nats per step, where"
+        f" {reference.nats:.4f} take no learning ({reference.what})."
+    )
+
+
+def judgements(lines: Lines, reference: Any = None) -> list[str]:
+    """All that is bad about a run that has ended, by its metrics.
+
+    `reference` is the naive predictor's score on the sequences that were validated
+    (`validated_reference`).
+    """
+    found = [rise(lines), unfinished(lines), collapse(lines)]
+    if reference is not None and lines:
+        found.append(naivety(_best_of(lines), reference))
+    return [text for text in found if text is not None]
+
+
+def validated_reference(medium: Any, dataset: Dataset, lines: Lines, numbers: Any) -> Any:
+    """The naive reference on the sequences by which the best was chosen.
+
+    `numbers` are those that were scored between the full validations; where the best was scored on
+    all, all count.
+    """
+    if not lines or _full_of(lines) is not None or not _is_of_part(lines[-1]):
+        return medium.reference(dataset, "valid")
+    return medium.reference(only(dataset, "valid", numbers), "valid")
+
+
+def only(dataset: Dataset, split: str, numbers: Sequence[int]) -> Dataset:
+    """The data set with these sequences alone in one of its splits."""
+    parts = {name: dataset.split(name) for name in SPLITS}
+    parts[split] = Ragged.of([parts[split][i] for i in sorted(numbers)], like=parts[split].values)
+    return replace(dataset, **parts, names={}, times={}, input_names=(), inputs={})
+
+
+# New data.
+
+
+@dataclass(frozen=True)
+class TrainingRange:
+    """The lowest and the highest value of the training data, by column or of all, in their units.
+
+    `names` are of the columns; empty where there is one range for all.
+    """
+
+    low: np.ndarray
+    high: np.ndarray
+    names: tuple[str, ...] = ()
+
+    @staticmethod
+    def of_record(record: dict[str, Any]) -> "TrainingRange | None":
+        """The range that a run has on record; records of before there was one have none."""
+        if record.get("low") is None:
+            return None
+        low, high = (
+            np.atleast_1d(np.asarray(record[name], np.float64)) for name in ("low", "high")
+        )
+        return TrainingRange(low, high, tuple(record["columns"]))
+
+    def outside(self, rows: np.ndarray) -> dict[str, str]:
+        """A sentence for each column of `rows` that lies outside, by its name ("" for all)."""
+        rows = np.asarray(rows, np.float64)
+        rows = rows if self.names else rows.reshape(-1, 1)
+        margin = BEYOND * (self.high - self.low)
+        found: dict[str, str] = {}
+        for i, (low, high) in enumerate(zip(self.low, self.high, strict=True)):
+            seen = rows[:, i][np.isfinite(rows[:, i])]
+            if not seen.size or not np.isfinite(low):
+                continue
+            lowest, highest = low - margin[i], high + margin[i]
+            far = [v for v in (seen.min(), seen.max()) if not lowest <= v <= highest]
+            if far:
+                name = self.names[i] if self.names else ""
+                what = f"Column {name!r}" if name else "The data"
+                found[name] = (
+                    f"{what} has {' and '.join(f'{v:g}' for v in far)}, outside of the training"
+                    f" data ({low:g} to {high:g}): what is predicted there is a guess."
+                )
+        return found
+
+
+def training_range(dataset: Dataset) -> dict[str, Any]:
+    """The lowest and highest training values as plain JSON; None where all are 0 or 1.
+
+    By column where they have names, since others share a scale.
+    """
+    values = dataset.train.values
+    if dataset.is_binary or not len(values):
+        return {"low": None, "high": None}
+    axis = 0 if dataset.columns else None
+    low, high = np.inf, -np.inf
+    for begin in range(0, len(values), BLOCK):
+        block = np.asarray(values[begin : begin + BLOCK], np.float64)
+        low = np.fmin(low, np.fmin.reduce(block, axis=axis))
+        high = np.fmax(high, np.fmax.reduce(block, axis=axis))
+    return {"low": _json(low), "high": _json(high)}
+
+
 def _read_line(text: bytes, *, need_checksums: bool) -> Line:
     if need_checksums or is_sealed(text):
         line = unsealed(text)
@@ -85,3 +254,42 @@ def _read_line(text: bytes, *, need_checksums: bool) -> Line:
     if not isinstance(line, dict) or not isinstance(line.get("step"), int):
         raise ValueError("it does not say at which step it was written")
     return line
+
+
+def _json(numbers: Any) -> Any:
+    """A column that was never observed has no range: null, which JSON has for it."""
+    listed = np.asarray(numbers).tolist()
+    if isinstance(listed, list):
+        return [value if np.isfinite(value) else None for value in listed]
+    return listed if np.isfinite(listed) else None
+
+
+def _scores(lines: Lines) -> list[tuple[int, float]]:
+    """(step, nats) of the validations that are of as many sequences as the last."""
+    if not lines:
+        return []
+    count = lines[-1]["valid"].get("num_sequences")
+    return [
+        (line["step"], line["valid"]["nats"])
+        for line in lines
+        if line["valid"].get("num_sequences") == count
+    ]
+
+
+def _best_of(lines: Lines) -> float:
+    """The score of the best: on all sequences, where it was scored so."""
+    full = _full_of(lines)
+    return lines[-1]["best"] if full is None else full
+
+
+def _full_of(lines: Lines) -> float | None:
+    """The score on all sequences of the best of the last line, if it has one."""
+    scores = _scores(lines)
+    step = min(scores, key=lambda each: each[1])[0] if scores else None
+    found = [line["full"] for line in lines if "full" in line and line["full"]["step"] == step]
+    return found[-1]["nats"] if found else None
+
+
+def _is_of_part(line: dict[str, Any]) -> bool:
+    count, of = line["valid"].get("num_sequences"), line["valid"].get("of")
+    return of is not None and count != of

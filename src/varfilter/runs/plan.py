@@ -9,8 +9,7 @@ from typing import Any
 import jax
 
 from varfilter.data.dataset import Dataset
-from varfilter.experiments.costs import Parameters, num_parameters
-from varfilter.experiments.expectation import Expected, expected, slowness
+from varfilter.experiments.costs import Expected, Parameters, expected, num_parameters, slowness
 from varfilter.experiments.experiment import Experiment
 from varfilter.runs.folder import CHECKPOINTS
 from varfilter.training.checkpoints import kept_checkpoints

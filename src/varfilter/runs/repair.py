@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from varfilter._files import remove_abandoned
-from varfilter.runs.checksums import is_intact
 from varfilter.runs.folder import (
     BEST,
     CHECKPOINTS,
     METRICS,
     RECORD,
     held,
+    is_intact,
     is_run,
     read_record,
     write_record,

@@ -30,17 +30,16 @@ from varfilter.runs.folder import (
     METRICS,
     RECORD,
     VERSION,
+    FolderLock,
     damage,
     held,
     make_folder,
     read_record,
+    surroundings,
     write_record,
     writing,
 )
-from varfilter.runs.judgements import training_range
-from varfilter.runs.lock import FolderLock
-from varfilter.runs.metrics import append_line, read_metrics, write_lines
-from varfilter.runs.surroundings import surroundings
+from varfilter.runs.metrics import append_line, read_metrics, training_range, write_lines
 from varfilter.training.checkpoints import (
     Checkpoint,
     kept_checkpoints,

@@ -12,7 +12,7 @@ from varfilter.data.dataset import Dataset, Family
 from varfilter.experiments.settings import Bound, filter_with
 from varfilter.filters import AbstractFilter, ParticleFilter, VariationalFilter
 from varfilter.inference import Iterative
-from varfilter.runs.judgements import judgements, validated_reference
+from varfilter.runs.metrics import judgements, validated_reference
 from varfilter.runs.run import Run
 from varfilter.runs.validation import subset
 from varfilter.training.evaluation import Evaluation, HeldOut

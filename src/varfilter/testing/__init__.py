@@ -8,9 +8,9 @@ Each check raises a `ConformanceError` that names what failed, what was got, why
 how to mend it; if all is well it returns what was checked and how closely it held.
 """
 
+from varfilter.testing.conformance import ConformanceError, Result
 from varfilter.testing.filters import check_filter
 from varfilter.testing.inferences import check_inference
 from varfilter.testing.models import check_model
-from varfilter.testing.report import ConformanceError, Result
 
 __all__ = ["ConformanceError", "Result", "check_filter", "check_inference", "check_model"]

@@ -15,8 +15,16 @@ from varfilter.filters.base import AbstractFilter, Carry, Filtered, require_fitt
 from varfilter.model import AbstractModel, State
 from varfilter.observation import Observation
 from varfilter.stream import Stream
-from varfilter.testing.report import Report, Result
-from varfilter.testing.rollout import half_missing, on_device, on_host, roll_out, row, stacked
+from varfilter.testing.conformance import (
+    Report,
+    Result,
+    half_missing,
+    on_device,
+    on_host,
+    roll_out,
+    row,
+    stacked,
+)
 
 PURE_FIX = "Keep all that a step needs in the carry, and draw all randomness from `key`."
 MISSING_FIX = "Fill missing elements before they are embedded, and score observed elements only."

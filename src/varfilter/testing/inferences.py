@@ -15,8 +15,7 @@ from varfilter.inference.base import AbstractInference, Inferred, Memory
 from varfilter.model import AbstractModel, State
 from varfilter.objective import free_energy
 from varfilter.observation import observe
-from varfilter.testing.report import Report, Result
-from varfilter.testing.rollout import Rollout, half_missing, roll_out
+from varfilter.testing.conformance import Report, Result, Rollout, half_missing, roll_out
 
 MISSING_FIX = "Feed networks `observation.filled`, not `observation.x`."
 

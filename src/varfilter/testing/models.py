@@ -13,16 +13,19 @@ from varfilter._arguments import listed, require_key
 from varfilter.contracts import first_step, require_model, require_observations
 from varfilter.distributions import is_distribution, is_reparameterisable, kl
 from varfilter.inference import Amortized, Exact, GradientDescent, Iterative, Prior, Recurrent
-from varfilter.inference.latents import draws_without_gradient, undeclared_families
+from varfilter.inference.base import draws_without_gradient, undeclared_families
 from varfilter.model import AbstractModel, Latent, State, driven
-from varfilter.testing.report import Report, Result, deviation, tolerance
-from varfilter.testing.rollout import (
+from varfilter.testing.conformance import (
+    Report,
+    Result,
     Rollout,
+    deviation,
     half_missing,
     on_host,
     roll_out,
     row,
     stacked,
+    tolerance,
 )
 
 INFERENCES = (Iterative, GradientDescent, Amortized, Recurrent, Exact, Prior)

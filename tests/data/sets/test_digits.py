@@ -7,7 +7,7 @@ import pytest
 
 from refusals import refuses
 from varfilter.data.dataset import SPLITS
-from varfilter.data.sets.digits import moving_digits
+from varfilter.data.sets.videos import moving_digits
 from varfilter.distributions import Bernoulli
 
 

@@ -404,7 +404,7 @@ def test_a_large_set_is_decoded_once(tmp_path, monkeypatch):
     assert sorted(p.name for p in folder.iterdir()) == ["decoded", "video"]
     assert listing(folder / "video") == ["kth/00sequences.txt", "kth/walking.zip"]
     monkeypatch.setenv("VARFILTER_DATA", str(folder))
-    monkeypatch.setattr(sys.modules["varfilter.data.sets.kth"], "decode_video", None)
+    monkeypatch.setattr(sys.modules["varfilter.data.sets.videos"], "decode_video", None)
     dataset = load("kth")
     assert [len(dataset.split(s).values) for s in ("train", "valid", "test")] == [6, 7, 8]
     with pytest.raises(TypeError):  # At another size it must be decoded anew.

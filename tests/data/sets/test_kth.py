@@ -11,7 +11,7 @@ import pytest
 from real_data import DATA, needs_data
 from refusals import refuses
 from varfilter.data.dataset import SPLITS
-from varfilter.data.sets.kth import ACTIONS, PERSONS, kth, kth_sample, kth_table
+from varfilter.data.sets.videos import ACTIONS, PERSONS, kth, kth_sample, kth_table
 from varfilter.data.video import read_video, resize, stretched
 from varfilter.distributions import DiscretizedNormal
 

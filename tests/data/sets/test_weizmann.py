@@ -9,7 +9,7 @@ import pytest
 from real_data import DATA, needs_data
 from refusals import refuses
 from varfilter.data.dataset import SPLITS
-from varfilter.data.sets.weizmann import PEOPLE, weizmann
+from varfilter.data.sets.videos import PEOPLE, weizmann
 from varfilter.data.video import read_video
 
 WEIZMANN = DATA / "video" / "weizmann"

@@ -53,7 +53,7 @@ class Judgement(NamedTuple):
 class Entry:
     """A data set that has a name.
 
-    Its functions are named by strings such as "varfilter.data.sets.kth:kth", and imported when
+    Its functions are named by strings such as "varfilter.data.sets.videos:kth", and imported when
     they are first called: to know a set is not to load the readers of sound and video.
 
     - `medium`: what it records, by the name that the medium has in `varfilter.media`.

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from varfilter._arguments import nearest
-from varfilter._folders import cache_folder
+from varfilter._files import cache_folder
 from varfilter.data.dataset import Dataset, Family
 from varfilter.data.sets.entry import Entry, Expected, Item
 from varfilter.distributions import Bernoulli
@@ -209,7 +209,7 @@ ENTRIES = (
         KTH_LICENCE,
         "video",
         (1, 64, 64),
-        "varfilter.data.sets.kth:kth",
+        "varfilter.data.sets.videos:kth",
         Expected((760, 768, 863)),
         places=("video/kth",),
         sources=(
@@ -230,7 +230,7 @@ ENTRIES = (
         KTH_LICENCE,
         "video",
         (1, 64, 64),
-        "varfilter.data.sets.kth:kth_sample",
+        "varfilter.data.sets.videos:kth_sample",
         Expected(
             (4, 2, 2),
             (249, 123, 122),
@@ -259,7 +259,7 @@ ENTRIES = (
         "none stated; for research",
         "video",
         (1, 64, 64),
-        "varfilter.data.sets.weizmann:weizmann",
+        "varfilter.data.sets.videos:weizmann",
         Expected(
             (60, 10, 20),
             (4022, 487, 1346),
@@ -283,7 +283,7 @@ ENTRIES = (
         "MIT; the digits are scikit-learn's (BSD)",
         "video",
         (1, 64, 64),
-        "varfilter.data.sets.digits:moving_digits",
+        "varfilter.data.sets.videos:moving_digits",
         Expected(
             (2000, 200, 200),
             (40000, 4000, 4000),

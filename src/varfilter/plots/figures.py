@@ -1,23 +1,38 @@
-"""Pictures of numbers: how runs learned, what inference gained, how far predictions are right."""
+"""Figures of runs: how they learned, how well their bands hold, and sequences that were filtered.
+
+Of a sequence: the data, what was predicted, what was inferred, the surprise.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import Colormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from varfilter.data.dataset import Dataset
+from varfilter.plots.datasets import MOST_PANELS, MOST_SHARP
 from varfilter.plots.style import (
+    ALARM,
+    COLOURS,
+    FRAME,
     INK,
+    MISSING,
     NARROW,
     PALETTE,
     SMALL_PRINT,
+    WIDE,
+    blank,
     legend,
     legend_height,
     legible,
     panels,
+    plain,
     title,
+    value_range,
     x_label,
     y_label,
 )
@@ -146,6 +161,166 @@ def improvement(by_iteration: Sequence[float]) -> list[float]:
     """How far each iteration is below the prior, in percent of the free energy there."""
     first = by_iteration[0]
     return [100.0 * (first - value) / abs(first) for value in by_iteration]
+
+
+class InspectedSequence(NamedTuple):
+    """The scored steps of a sequence, in the model's units; time is the first axis of each.
+
+    - `mean`, `low`, `high`: of the prediction p(x_t | x_<t, z_<t), the 5% and the 95% quantile.
+    - `ranks`: of x_t among draws of its prediction, from 0 to 1, with ties broken at random:
+      uniform if the predictions are right (the randomised probability integral transform).
+      NaN where x_t is missing.
+    - `reconstruction`: the mean of p(x_t | z_t) for the z_t ~ q_t that is passed on, over all
+      trajectories by their weight after x_t; None for filters that draw no z_t.
+    - `surprise`: minus the bound, in nats.
+
+    `first` is the number of the first of these steps (0 is conditioned on, not scored), and
+    `num_steps` of the last that the whole sequence has.
+    """
+
+    name: str
+    first: int
+    num_steps: int
+    xs: np.ndarray
+    mean: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    ranks: np.ndarray
+    reconstruction: np.ndarray | None
+    surprise: np.ndarray
+
+
+def most_surprising(sequence: InspectedSequence, count: int = 3) -> list[dict[str, Any]]:
+    """The numbers of the steps with the highest surprise, in their order, and their surprise."""
+    steps = np.sort(np.argsort(-sequence.surprise, kind="stable")[:count])
+    return [
+        {"step": sequence.first + int(t), "surprise": float(sequence.surprise[t])} for t in steps
+    ]
+
+
+def caption(sequence: InspectedSequence, text: str) -> str:
+    """What a figure of a sequence shows; `text` is what such figures show in that medium."""
+    first, last = sequence.first, sequence.first + len(sequence.xs) - 1
+    if sequence.reconstruction is None:
+        text += " This filter has no reconstruction."
+    marked = ", ".join(str(each["step"]) for each in most_surprising(sequence))
+    return (
+        f"{sequence.name}: steps {first} to {last} of {sequence.num_steps}. {text} Marked: the most"
+        f" surprising steps, {marked}."
+    )
+
+
+def drawn_rows(sequence: InspectedSequence) -> dict[str, np.ndarray]:
+    """The data and what the filter made of them, by the title of the panel."""
+    rows = {"data": sequence.xs, "prediction": sequence.mean}
+    if sequence.reconstruction is not None:
+        rows["reconstruction"] = sequence.reconstruction
+    return rows
+
+
+def images(
+    dataset: Dataset,
+    sequence: InspectedSequence,
+    width: float,
+    *,
+    colours: Colormap | None = None,
+    limits: tuple[float, float] | None = None,
+    first: int = 0,
+    label: str = "element",
+) -> tuple[Figure, list[Axes]]:
+    """Draw elements, numbered from `first`, against steps; (figure, panels).
+
+    Without `limits` the values are in the user's units, on the scale of the data.
+    """
+    rows = {name: v.reshape(len(v), -1).T for name, v in drawn_rows(sequence).items()}
+    if limits is None:
+        rows = {name: dataset.scaling.restore(values.T).T for name, values in rows.items()}
+        limits = value_range([rows["data"]])
+    colours = colours or matplotlib.colormaps["magma"].with_extremes(bad=MISSING)
+    figure, axes, below = stack(width, len(rows), 1.35)
+    for axis, (name, values) in zip(axes, rows.items(), strict=True):
+        extent = (
+            sequence.first - 0.5, sequence.first + values.shape[1] - 0.5,
+            first - 0.5, first + len(values) - 0.5,
+        )  # fmt: skip
+        axis.imshow(
+            values, cmap=colours, vmin=limits[0], vmax=limits[1], origin="lower", aspect="auto",
+            extent=extent, interpolation="nearest" if len(values) <= MOST_SHARP else "auto",
+        )  # fmt: skip
+        title(axis, name)
+        y_label(axis, label)
+        axis.yaxis.set_major_locator(MaxNLocator(4, integer=True))
+    surprise(below, sequence, axes)
+    return figure, axes
+
+
+def columns(dataset: Dataset, sequence: InspectedSequence, width: float) -> Figure:
+    """Draw a panel for each column: its values, their prediction, and the band of it."""
+    steps = sequence.first + np.arange(len(sequence.xs))
+    values, mean, low, high = (
+        dataset.scaling.restore(part.astype(np.float64)).reshape(len(part), -1)
+        for part in (sequence.xs, sequence.mean, sequence.low, sequence.high)
+    )
+    names = dataset.columns or tuple(f"element {i}" for i in range(values.shape[1]))
+    families = dataset.families * (len(names) // len(dataset.families))
+    num_panels = min(len(names), MOST_PANELS)
+    figure, axes, below = stack(width, num_panels, 1.3)
+    for i, axis in enumerate(axes):
+        if not families[i].is_binary:
+            axis.fill_between(steps, low[:, i], high[:, i], color=COLOURS[0], alpha=0.18, lw=0)
+        axis.plot(steps, mean[:, i], color=COLOURS[0], lw=1.0)
+        axis.plot(steps, values[:, i], ".", color=INK, ms=3.2)
+        missing = steps[np.isnan(values[:, i])]
+        where = axis.get_xaxis_transform()
+        axis.plot(missing, np.full(len(missing), 0.02), "|", color=MISSING, ms=5, transform=where)
+        axis.yaxis.set_major_locator(MaxNLocator(4))
+        title(axis, legible(names[i], 70 if width == WIDE else 34))
+        if len(missing):
+            title(axis, "marks: missing", small=True)
+    surprise(below, sequence, axes)
+    return figure
+
+
+def stack(width: float, count: int, height: float) -> tuple[Figure, list[Axes], Axes]:
+    """(figure, panels, a last panel for the surprise), one below another, on one time axis."""
+    figure = blank(width, count * (height + 0.2) + 1.6)
+    *axes, below = figure.subplots(
+        count + 1, 1, sharex=True, height_ratios=[height] * count + [1.05]
+    )
+    for axis in (*axes, below):
+        plain(axis, grid=axis is below)
+    return figure, axes, below
+
+
+def surprise(
+    axis: Axes,
+    sequence: InspectedSequence,
+    above: list[Axes],
+    *,
+    start: float | None = None,
+    per_step: float = 1.0,
+) -> None:
+    """Draw the surprise of each step; the most surprising ones are marked, here and above."""
+    begin = float(sequence.first) if start is None else start
+    # Of sound, a step is as long as its samples: it is drawn over all of them.
+    shift = 0.0 if start is None else per_step / 2
+    times = begin + shift + per_step * np.arange(len(sequence.surprise))
+    axis.plot(times, sequence.surprise, color=COLOURS[0], lw=1.1)
+    for each in most_surprising(sequence):
+        t = each["step"] - sequence.first
+        axis.plot(times[t], sequence.surprise[t], "o", ms=8, mfc="none", mec=ALARM, mew=1.4)
+        for other in above:
+            other.axvline(float(times[t]), color=ALARM, lw=0.9, alpha=0.55)
+    axis.margins(y=0.2)  # room for the marks
+    margin = per_step / 2
+    axis.set_xlim(times[0] - margin, times[-1] + margin)
+    if start is None:
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    axis.yaxis.set_major_locator(MaxNLocator(3))
+    axis.tick_params(labelcolor=INK, color=FRAME)
+    title(axis, "surprise")
+    x_label(axis, "step")
+    y_label(axis, "nats")
 
 
 def _series(lines: Lines, path: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
