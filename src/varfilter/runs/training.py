@@ -186,7 +186,7 @@ class _Work:
         self.per_epoch = schedule.updates_per_epoch(self.windows.num_batches)
         model, filter, self.learner = experiment.build(dataset, self.per_epoch)
         self.start = Progress(self.learner.init(model, filter), model, filter)
-        self.held_out = ValidationPart(dataset, 4 * schedule.batch_size)
+        self.held_out = ValidationPart(dataset)
         self.num_updates = schedule.num_epochs * self.per_epoch
         self.last = self.num_updates
         if max_updates is not None:

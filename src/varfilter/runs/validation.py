@@ -103,9 +103,9 @@ class ValidationPart:
     `full` scores all. The subset is made when it is first asked for.
     """
 
-    def __init__(self, dataset: Dataset, batch_size: int):
-        self.full = HeldOut(dataset, split="valid", batch_size=batch_size, growth=GROWTH)
-        self._dataset, self._batch_size = dataset, batch_size
+    def __init__(self, dataset: Dataset):
+        self.full = HeldOut(dataset, split="valid")
+        self._dataset = dataset
         self._subset: HeldOut | None = None
 
     @property
@@ -139,7 +139,7 @@ class ValidationPart:
         full, order = self.full.seconds(*arguments), subset(self.full.num_steps)
         # In a subset there are no empty places: one sequence costs its part of a full batch.
         steps = padded_length(int(self.full.num_steps[order[0]]), GROWTH) - 1
-        each = full * steps / self.full.padded_steps
+        each = full * steps / self.full.padded_steps(learning.filter)
         found = affordable(num_epochs, len(order), epoch=epoch, full=full, sequence=each)
         if found.num_sequences is not None:
             # On some devices few places cost as much as many.
@@ -152,9 +152,7 @@ class ValidationPart:
     def _few(self, num_sequences: int) -> HeldOut:
         if self._subset is None or len(self._subset.scored) != num_sequences:
             numbers = subset(self.full.num_steps)[:num_sequences].tolist()
-            size = min(self._batch_size, num_sequences)
-            options = {"batch_size": size, "growth": GROWTH, "numbers": numbers}
-            self._subset = HeldOut(self._dataset, split="valid", **options)
+            self._subset = HeldOut(self._dataset, split="valid", numbers=numbers)
         return self._subset
 
 
