@@ -170,7 +170,9 @@ class HeldOut:
         """The steps that are filtered, with those that are only there to fill batches up."""
         return self._layout(filter, num_members).padded_steps
 
-    def seconds(self, filter: AbstractFilter, model: AbstractModel, key: PRNGKeyArray) -> float:
+    def seconds(
+        self, filter: AbstractFilter, model: AbstractModel, key: Key[Array, "*members"]
+    ) -> float:
         """About how long `evaluate` takes once its programs are compiled; of several, stacked.
 
         One chunk of each size of batch is filtered twice, and the second time counts.
@@ -208,7 +210,7 @@ class HeldOut:
         scale = jnp.asarray(self._dataset.scaling.scale, jnp.result_type(float))
         return Task(scale, layout.chunk, self._complete)
 
-    def _sums(self, filter: Any, model: Any, key: PRNGKeyArray) -> list[np.ndarray]:
+    def _sums(self, filter: Any, model: Any, key: Key[Array, "*members"]) -> list[np.ndarray]:
         """The columns of an `Evaluation`, by the numbers of the sequences; of several, stacked."""
         layout, is_stacked = self._layout(filter, len(key) if key.ndim else 1), key.ndim > 0
         # All batches are started before the first is waited for.

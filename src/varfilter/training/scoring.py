@@ -13,7 +13,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
 
 from varfilter.data.dataset import Dataset
 from varfilter.filtering import Belief, run, start
@@ -110,7 +110,7 @@ class Layout:
         return self.chunk * sum((phase.end - phase.first) * phase.size for phase in phases)
 
     def places(self) -> Iterator[tuple[list[int], Rows, Places, list[Phase]]]:
-        """(numbers, rows, places, phases) of each batch; rows are kept if there are not too many."""
+        """(numbers, rows, places, phases) of each batch; rows are kept if memory allows it."""
         is_kept = self._total * self.dataset.num_elements <= KEPT
         if is_kept and self._kept is None:
             self._kept = self._rows([number for batch in self.batches for number in batch])
@@ -179,7 +179,7 @@ def batch_sizes(counts: list[np.ndarray], size: int) -> list[int]:
 def scored(
     filter: AbstractFilter,
     model: AbstractModel,
-    key: PRNGKeyArray,
+    key: Key[Array, "*members"],
     rows: Rows,
     places: Places,
     phases: list[Phase],
@@ -219,7 +219,7 @@ def _phases(counts: np.ndarray, sizes: list[int]) -> list[Phase]:
 def _begun(
     filter: AbstractFilter,
     model: AbstractModel,
-    key: PRNGKeyArray,
+    key: Key[Array, "*members"],
     rows: Rows,
     places: Places,
     task: Task,
@@ -244,7 +244,7 @@ def _begun(
 def _gone_on(
     filter: AbstractFilter,
     model: AbstractModel,
-    key: PRNGKeyArray,
+    key: Key[Array, "*members"],
     rows: Rows,
     places: Places,
     standing: tuple[Belief, Sums],

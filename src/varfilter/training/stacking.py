@@ -116,4 +116,7 @@ def _stack(rows: list[list[Any]]) -> list[Any]:
 
 @functools.partial(jax.jit, static_argnums=1)
 def _unstack(arrays: Any, count: int) -> list[Any]:
-    return [jax.tree.map(lambda leaf: leaf[place], arrays) for place in range(count)]
+    def taken(place: int) -> Any:
+        return jax.tree.map(lambda leaf: leaf[place], arrays)
+
+    return [taken(place) for place in range(count)]

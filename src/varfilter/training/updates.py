@@ -166,8 +166,8 @@ def fit(
     else:
         dispatch = _on_device(update, windows, updates_per_dispatch, devices)
     pace = _Pace(updates_per_dispatch, seconds_per_dispatch, together=devices is not None)
-    for state, metrics in _dispatched(dispatch, state, first, num_updates, epoch, pace):
-        yield Fitted(state if devices is None else own_copy(state), metrics)
+    for after, metrics in _dispatched(dispatch, state, first, num_updates, epoch, pace):
+        yield Fitted(after if devices is None else own_copy(after), metrics)
 
 
 def fit_stacked(
@@ -214,8 +214,8 @@ def fit_stacked(
     else:
         dispatch = _stacked_on_device(update, windows, updates_per_dispatch)
     pace = _Pace(updates_per_dispatch, seconds_per_dispatch, together=False)
-    for states, metrics in _dispatched(dispatch, states, first, num_updates, epoch, pace):
-        yield Fitted(states, metrics)
+    for after, metrics in _dispatched(dispatch, states, first, num_updates, epoch, pace):
+        yield Fitted(after, metrics)
 
 
 def _require_schedule(
