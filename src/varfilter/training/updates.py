@@ -392,59 +392,65 @@ def _from_host(
 
 
 def _stacked_on_device(update: _Update, windows: RandomWindows, most: int) -> Dispatch:
-    @eqx.filter_jit
-    def dispatch(
-        update: _Update, state: LearnerState, windows: RandomWindows, first: Array, end: Array
-    ) -> Any:
-        arrays, static = eqx.partition(state, eqx.is_array)
-
-        def member(update: _Update, arrays: Any, i: Array) -> tuple[Any, Metrics]:
-            batch = windows.windows(i, update.key_windows)
-            after, metrics = update(eqx.combine(arrays, static), batch, i)
-            return eqx.filter(after, eqx.is_array), metrics
-
-        def one(i: Array, arrays: Any) -> tuple[Any, Metrics]:
-            return eqx.filter_vmap(member, in_axes=(eqx.if_array(0), eqx.if_array(0), None))(
-                update, arrays, i
-            )
-
-        shapes = eqx.filter_eval_shape(one, first, arrays)[1]
-        empty = jax.tree.map(lambda s: jnp.zeros((most, *s.shape), s.dtype), shapes)
-
-        def body(i: Array, carry: Any) -> Any:
-            arrays, kept = carry
-            arrays, metrics = one(i, arrays)
-            return arrays, jax.tree.map(lambda k, m: k.at[i - first].set(m), kept, metrics)
-
-        arrays, kept = jax.lax.fori_loop(first, end, body, (arrays, empty))
-        return eqx.combine(arrays, static), jax.tree.map(lambda k: jnp.moveaxis(k, 0, 1), kept)
-
     def call(state: LearnerState, first: int, end: int) -> tuple[LearnerState, Metrics]:
         bounds = (jnp.asarray(n, jnp.int32) for n in (first, end))
-        state, kept = dispatch(update, state, windows, *bounds)
+        state, kept = _stacked_updates(update, state, windows, *bounds, most)
         return state, jax.tree.map(lambda m: m[:, : end - first], kept)
 
     return call
+
+
+# Seeds and rates are arguments, and no constants: other ones are the same program.
+@eqx.filter_jit
+def _stacked_updates(
+    update: _Update,
+    state: LearnerState,
+    windows: RandomWindows,
+    first: Array,
+    end: Array,
+    most: int,
+) -> tuple[LearnerState, Metrics]:
+    arrays, static = eqx.partition(state, eqx.is_array)
+
+    def member(update: _Update, arrays: Any, i: Array) -> tuple[Any, Metrics]:
+        batch = windows.windows(i, update.key_windows)
+        after, metrics = update(eqx.combine(arrays, static), batch, i)
+        return eqx.filter(after, eqx.is_array), metrics
+
+    members = eqx.filter_vmap(member, in_axes=(eqx.if_array(0), eqx.if_array(0), None))
+    shapes = eqx.filter_eval_shape(members, update, arrays, first)[1]
+    empty = jax.tree.map(lambda s: jnp.zeros((most, *s.shape), s.dtype), shapes)
+
+    def body(i: Array, carry: Any) -> Any:
+        arrays, kept = carry
+        arrays, metrics = members(update, arrays, i)
+        return arrays, jax.tree.map(lambda k, m: k.at[i - first].set(m), kept, metrics)
+
+    arrays, kept = jax.lax.fori_loop(first, end, body, (arrays, empty))
+    return eqx.combine(arrays, static), jax.tree.map(lambda k: jnp.moveaxis(k, 0, 1), kept)
 
 
 def _stacked_from_host(update: _Update, windows: RandomWindows, first_step: int) -> Dispatch:
     keys = [jax.random.fold_in(key, 0) for key in update.key]
     batches = [prefetched(windows, key, first_step=first_step) for key in keys]
 
-    @eqx.filter_jit
-    def one(update: _Update, state: LearnerState, batch: Batch, i: Array) -> Any:
-        def member(update: _Update, state: LearnerState, batch: Batch, i: Array) -> Any:
-            return update(state, batch, i)
-
-        axes = (eqx.if_array(0), eqx.if_array(0), eqx.if_array(0), None)
-        return eqx.filter_vmap(member, in_axes=axes)(update, state, batch, i)
-
     def call(state: LearnerState, first: int, end: int) -> tuple[LearnerState, Metrics]:
         kept = []
         for i in range(first, end):
             batch = jax.tree.map(lambda *each: jnp.stack(each), *map(next, batches))
-            state, metrics = one(update, state, batch, jnp.asarray(i, jnp.int32))
+            state, metrics = _stacked_update(update, state, batch, jnp.asarray(i, jnp.int32))
             kept.append(metrics)
         return state, jax.tree.map(lambda *each: jnp.stack(each, axis=1), *kept)
 
     return call
+
+
+@eqx.filter_jit
+def _stacked_update(
+    update: _Update, state: LearnerState, batch: Batch, i: Array
+) -> tuple[LearnerState, Metrics]:
+    def member(update: _Update, state: LearnerState, batch: Batch, i: Array) -> Any:
+        return update(state, batch, i)
+
+    axes = (eqx.if_array(0), eqx.if_array(0), eqx.if_array(0), None)
+    return eqx.filter_vmap(member, in_axes=axes)(update, state, batch, i)
