@@ -10,8 +10,9 @@ import pytest
 from refusals import refuses
 from tiny_runs import TINY, tiny
 from varfilter.runs import Run, train_run, train_runs
+from varfilter.runs.checkpointing import newest_standing
 from varfilter.runs.several import require_one_program, seed_folder, seeds_in
-from varfilter.runs.training import Resumed, Stopped, Validated
+from varfilter.runs.training import Resumed, Stopped, Validated, Work
 from varfilter.training.checkpoints import kept_checkpoints
 
 pytestmark = pytest.mark.usefixtures("as_users_run_it")
@@ -102,6 +103,9 @@ def test_each_is_as_if_it_were_trained_alone(world, tmp_path):
         # may be 2 * 3e-3 off: some of hundreds, of which few count.
         np.testing.assert_allclose(numbers(line), numbers(other), rtol=2e-3, atol=1e-5)
     assert world.runs[1].trained().step == alone.trained().step
+    # A checkpoint of several is one of a run alone, and goes on as such.
+    work = Work(world.runs[1], world.dataset, None)
+    assert newest_standing(world.runs[1], work.start).standing.step == 8
     # Another seed and another rate are further from it than that.
     apart = np.array(numbers(world.runs[0].metrics()[-2])) / np.array(numbers(lines[-1])) - 1
     assert np.nanmax(np.abs(apart)) > 0.02
