@@ -140,7 +140,7 @@ def measure(job: Job, *, quick: bool) -> dict[str, Any]:
     begin = time.perf_counter()
     world = six_models.world(job.model, FOLDER, quick=quick)
     model, dataset = world.model, world.dataset
-    held_out = HeldOut(dataset, split="test", batch_size=len(dataset.test), growth=10.0)
+    held_out = HeldOut(dataset, split="test", batch_size=len(dataset.test))
     num_steps = int(held_out.num_steps.sum()) - len(dataset.test)
 
     # Free energies of few sequences are noisy: the fewer there are, the more often.

@@ -184,7 +184,7 @@ def measure(job: Job, folder: Path) -> dict[str, Any]:
     updates = last.step - first.step
     applied = ParticleFilter(trained.filter.inference, NUM_APPLIED, resample_below=0.5)
     key = jax.random.key(100 + job.seed)
-    held_out = HeldOut(dataset, split="test", batch_size=8, growth=4)
+    held_out = HeldOut(dataset, split="test", batch_size=8)
     scores = held_out.evaluate(applied, trained.model, key)
     bands = forecast_coverage(applied, trained.model, dataset, key, horizon=HORIZON, every=5)
     is_numeric = np.array([kind == "numeric" for kind in dataset.schema.kinds.values()])

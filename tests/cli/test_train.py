@@ -341,10 +341,10 @@ def test_what_is_seen_live(run, clock):
 
 
 def test_the_time_left_does_not_count_compiling(clock):
-    from varfilter.cli.progress import _Pace
+    from varfilter.cli.progress import Pace
     from varfilter.runs.training import Validated
 
-    pace = _Pace(None)
+    pace = Pace(None)
     # Ten updates a second; the first and the fourth ten are compiled, the latter because an epoch
     # ended early. A validation of 2 s follows every 20, the first of them 20 s longer.
     for step in range(10, 110, 10):

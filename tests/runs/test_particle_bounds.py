@@ -65,7 +65,7 @@ def test_every_medium_learns_by_a_particle_bound(medium, inference, bound, gradi
     assert isinstance(found.filter, ParticleFilter)
     assert isinstance(found.filter.resampling, RESAMPLINGS[gradient])
     # What is kept is what was validated, with the key of validation.
-    held_out = HeldOut(dataset, split="valid", batch_size=4 * schedule.batch_size, growth=2)
+    held_out = HeldOut(dataset, split="valid")
     scores = held_out.evaluate(found.filter, found.model, experiment.keys().valid)
     best = min(line["valid"]["nats"] for line in lines)
     np.testing.assert_allclose(scores.nats, best, rtol=1e-5)  # a sum of float32

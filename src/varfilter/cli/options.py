@@ -193,6 +193,10 @@ class TrainOptions:
     seed: Number = 0
     """All randomness comes from this number: the same seed gives the same run."""
 
+    seeds: Annotated[int | None, named("N")] = None
+    """Train so many runs in one program, with the seeds from --seed on; each has a folder of its
+    own, DIR/seed-N, and the numbers of a run of that seed alone."""
+
     checkpoint_seconds: Annotated[float, tyro.conf.arg(metavar="X")] = 30.0
     """What a crash may cost, at most: the state is saved as often, in the background."""
 
@@ -212,12 +216,14 @@ class Target:
     """What is to be trained: an experiment, the folder it goes to, and the run that is there.
 
     `is_own` says whether it is on the user's own data, which the paper's protocol is not for.
+    Where the folder holds the runs of several `seeds`, the run is the first of them.
     """
 
     experiment: Any
     out: Path
     run: Any = None
     is_own: bool = False
+    seeds: tuple[int, ...] = ()
 
 
 def meant_by(word: str) -> Target:
@@ -234,6 +240,7 @@ def meant_by(word: str) -> Target:
     from varfilter.media import source_of
     from varfilter.runs.folder import is_run
     from varfilter.runs.run import Run
+    from varfilter.runs.several import seed_folder, seeds_in
 
     path = Path(word).expanduser()
     is_name = word in EXPERIMENTS and word not in TEMPLATES
@@ -242,6 +249,9 @@ def meant_by(word: str) -> Target:
     if is_run(path):
         run = Run.load(path)
         return Target(run.experiment, path, run)
+    if seeds := seeds_in(path):
+        run = Run.load(seed_folder(path, seeds[0]))
+        return Target(run.experiment, path, run, seeds=tuple(seeds))
     if not path.exists():
         raise FileNotFoundError(
             f"There is no file {word!r}. Give the path of a table, the folder of a run, or a name"
@@ -280,7 +290,7 @@ def overridden(target: Target, words: Sequence[str], *, prog: str = "") -> tuple
         prog,
         words,
         lambda: experiment_flags(experiment, words),
-        default=parser(seed=experiment.seed, out=target.out),
+        default=parser(seed=experiment.seed, out=target.out, seeds=len(target.seeds) or None),
         config=(tyro.conf.AvoidSubcommands,),
     )
     chosen = {name: getattr(given, name) for name in own} | {"seed": given.seed}

@@ -44,8 +44,11 @@ def _of_run_there(target: Target, words: Sequence[str]) -> str | None:
     """The preset of the run on these data that this command goes on with, if it is there."""
     from varfilter.runs.folder import is_run
     from varfilter.runs.run import Run
+    from varfilter.runs.several import seed_folder, seeds_in
 
     out = Path(given_option(words, "--out") or target.out).expanduser()
+    if seeds := seeds_in(out):
+        out = seed_folder(out, seeds[0])
     if not is_run(out):
         return None
     experiment = Run.load(out).experiment

@@ -41,7 +41,7 @@ def shown_by(run: Run, options: TrainOptions, plan: Plan | None = None) -> Itera
     with ExitStack() as stack:
         viewers: list[Any] = []
         if options.tensorboard:
-            viewers.append(stack.enter_context(_scalars(run)))
+            viewers.append(stack.enter_context(scalars(run)))
         if not options.quiet:
             viewer = _Live if console.is_terminal else _Lines
             viewers.append(stack.enter_context(viewer(console, run, options.max_updates)))
@@ -51,7 +51,7 @@ def shown_by(run: Run, options: TrainOptions, plan: Plan | None = None) -> Itera
 
         def show(event: Event) -> Stopped | None:
             if isinstance(event, Resumed):
-                _print_resumed(event, quiet=options.quiet)
+                print_resumed(event, quiet=options.quiet)
             for viewer in viewers:
                 viewer.show(event)
             return event if isinstance(event, Stopped) else None
@@ -59,14 +59,15 @@ def shown_by(run: Run, options: TrainOptions, plan: Plan | None = None) -> Itera
         yield show
 
 
-def _print_resumed(event: Any, *, quiet: bool) -> None:
+def print_resumed(event: Any, *, quiet: bool) -> None:
+    """Say where training goes on, and which checkpoints could not be used."""
     for reason in event.refused:
         tell(f"A checkpoint was left out: {reason}")
     if not quiet or event.refused:
         tell(f"Going on from step {event.step}.")
 
 
-class _Pace:
+class Pace:
     """The time that updates and validations take, without compiling; and the time left.
 
     A program is compiled when it is first used: by the first updates, and others where an epoch's
@@ -120,7 +121,7 @@ class _Lines:
     """One line for a validation, at most every few seconds, and the last one."""
 
     def __init__(self, console: Any, run: Run, max_updates: int | None):
-        self.pace = _Pace(max_updates)
+        self.pace = Pace(max_updates)
         self.updated: Updated | None = None
         self.waiting: str | None = None
         self.last = -SECONDS_PER_LINE
@@ -153,7 +154,7 @@ class _Lines:
             f" train {train.get('free_energy', float('nan')):.4f}{parts},"
             f" valid {line['valid']['nats']:.4f}{scored_part(line)},"
             f" best {line['best']:.4f} nats per step"
-            + (f"; {_duration(left)} left" if left else "")
+            + (f"; {written_duration(left)} left" if left else "")
         )
 
     def _print(self) -> None:
@@ -167,7 +168,7 @@ class _Live:
 
     def __init__(self, console: Any, run: Run, max_updates: int | None):
         self.name = escape(printable(run.experiment.name))
-        self.pace = _Pace(max_updates)
+        self.pace = Pace(max_updates)
         self.valid: dict[str, Any] | None = None
         self.updated: Updated | None = None
         self.last = 0.0
@@ -206,7 +207,7 @@ class _Live:
         rate, left = self.pace.per_second, self.pace.left(event)
         picture.add_row(self.name, f"epoch {event.epoch} of {event.num_epochs}, step {event.step}")
         if rate is not None and left is not None:
-            picture.add_row("pace", f"{rate:.3g} updates/s, {_duration(left)} left")
+            picture.add_row("pace", f"{rate:.3g} updates/s, {written_duration(left)} left")
         parts = f"{means.free_energy:.4f} nats per step"
         if means.kl is not None and means.reconstruction is not None:
             parts += f": reconstruction {means.reconstruction:.4f}, KL {means.kl:.4f}"
@@ -259,7 +260,8 @@ class _Scalars:
 
 
 @contextmanager
-def _scalars(run: Run) -> Iterator[_Scalars]:
+def scalars(run: Run) -> Iterator[_Scalars]:
+    """A viewer that writes the metrics of a run for TensorBoard."""
     writer = require_library("tensorboardX", extra="tensorboard").SummaryWriter(
         str(run.folder / "tensorboard")
     )
@@ -275,7 +277,8 @@ def scored_part(line: dict[str, Any]) -> str:
     return "" if of in (None, count) else f" ({count:,} of {of:,} sequences)"
 
 
-def _duration(seconds: float) -> str:
+def written_duration(seconds: float) -> str:
+    """A length of time in few letters."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

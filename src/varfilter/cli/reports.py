@@ -53,8 +53,8 @@ class Evaluate(Command):
     num_iterations: Annotated[int | None, named("K")] = None
     """AVF: another number of inference iterations than in training."""
 
-    batch_size: Number = 16
-    """Sequences that are filtered at once."""
+    batch_size: Annotated[int | None, named("N")] = None
+    """Sequences that are filtered at once (as many as memory allows)."""
 
     seed: Number = 0
     """The seed of the draws of z_t."""

@@ -42,6 +42,7 @@ class Train(TrainOptions, Command):
       varfilter train readings.csv --data.sequence pump --data.time when
       varfilter train srnn-jsb-avf --out runs/five --schedule.num-epochs 50
       varfilter train srnn-jsb-avf --method descent --max-updates 100
+      varfilter train srnn-jsb-avf --seeds 8
       varfilter train runs/srnn-jsb-avf
     """
 
@@ -103,6 +104,10 @@ def _train(target: Target, options: TrainOptions, stopping: Stopping) -> int:
         )
     if options.tensorboard:
         require_library("tensorboardX", extra="tensorboard")
+    if options.seeds is not None:
+        from varfilter.cli.several import train_seeds
+
+        return train_seeds(target, options, stopping)
     stopping.is_alone = not options.distributed
     devices = _devices(experiment, together=options.distributed)
     if not is_first_process():

@@ -82,14 +82,21 @@ class Experiment:
         num_steps = self.schedule.window_steps(lengths)
         return RandomWindows(dataset, num_steps, self.schedule.batch_size, on_device=on_device)
 
-    def build(self, dataset: Dataset, updates_per_epoch: int = 1) -> Built:
-        """The model and the filter for observations like the data set's, from the seed."""
+    def build(
+        self, dataset: Dataset, updates_per_epoch: int = 1, *, can_be_stacked: bool = False
+    ) -> Built:
+        """The model and the filter for observations like the data set's, from the seed.
+
+        Learners that `can_be_stacked` have the numbers of their optimizers as arrays.
+        """
         keys = self.keys()
         model = self.model.build(dataset, keys.model)
         filter = self.filter.build(model, keys.filter)
         complete = self.schedule.thinning() is None
         complete = complete and not any(dataset.has_gaps(split) for split in SPLITS)
-        learner = self.optimizer.learner(filter, updates_per_epoch, complete=complete)
+        learner = self.optimizer.learner(
+            filter, updates_per_epoch, complete=complete, can_be_stacked=can_be_stacked
+        )
         return Built(model, filter, learner)
 
 

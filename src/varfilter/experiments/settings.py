@@ -1,9 +1,11 @@
 """How the experiments infer, filter and learn: settings, and what each of them builds."""
 
+import functools
 import math
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
+import jax.numpy as jnp
 import numpy as np
 import optax
 from jaxtyping import PRNGKeyArray
@@ -41,6 +43,7 @@ from varfilter.inference import (
 from varfilter.learning import EndToEnd, TimeParallel
 from varfilter.model import AbstractModel
 from varfilter.models import SRNN, SVG, VRNN
+from varfilter.training.stacking import numbered
 from varfilter.training.updates import Annealing, Thinning
 
 Bound = Literal["elbo", "iwae", "fivo"]
@@ -233,17 +236,35 @@ class Adam:
                 f"`clip_norm` must be positive, or None for no clipping; got {self.clip_norm}."
             )
 
-    def build(self, steps_per_epoch: int) -> optax.GradientTransformation:
-        """Build the optimizer for training that makes so many of its steps an epoch."""
-        rate = optax.exponential_decay(
-            self.learning_rate, steps_per_epoch, self.decay, staircase=True
-        )
-        adam = optax.adam(rate, eps=self.epsilon)
-        if self.weight_decay > 0.0:
-            adam = optax.adamw(rate, eps=self.epsilon, weight_decay=self.weight_decay)
-        if self.clip_norm is None:
-            return adam
-        return optax.chain(optax.clip_by_global_norm(self.clip_norm), adam)
+    def build(
+        self, steps_per_epoch: int, *, can_be_stacked: bool = False
+    ) -> optax.GradientTransformation:
+        """Build the optimizer for training that makes so many of its steps an epoch.
+
+        Those that `can_be_stacked` differ in their numbers alone, and so does what they learn.
+        """
+        # What is None is left out, and another program.
+        decays = self.weight_decay if self.weight_decay > 0.0 else None
+        numbers = (self.learning_rate, self.decay, self.epsilon, self.clip_norm, decays)
+        if can_be_stacked:
+            return numbered(_adam, steps_per_epoch, *numbers)
+        return _adam(steps_per_epoch, *numbers)
+
+
+def _adam(
+    steps_per_epoch: Any, learning_rate: Any, decay: Any, epsilon: Any, clip_norm: Any, decays: Any
+) -> optax.GradientTransformation:
+    """Adam by numbers, or by arrays, which optax's own schedule would compare with 0."""
+
+    def rate(count: Any) -> Any:
+        return learning_rate * jnp.power(decay, jnp.floor(count / steps_per_epoch))
+
+    adam = optax.adam(rate, eps=epsilon)
+    if decays is not None:
+        adam = optax.adamw(rate, eps=epsilon, weight_decay=decays)
+    if clip_norm is None:
+        return adam
+    return optax.chain(optax.clip_by_global_norm(clip_norm), adam)
 
 
 @dataclass(frozen=True)
@@ -258,18 +279,24 @@ class Optimizers:
     """AVF: steps of phi for each of theta, on slices of the recorded problems."""
 
     def learner(
-        self, filter: AbstractFilter, updates_per_epoch: int, *, complete: bool
+        self,
+        filter: AbstractFilter,
+        updates_per_epoch: int,
+        *,
+        complete: bool,
+        can_be_stacked: bool = False,
     ) -> TimeParallel | EndToEnd:
         """The learner that fits the filter: all steps at once where its inference is local."""
-        theta = self.theta.build(updates_per_epoch)
+        build = functools.partial(Adam.build, can_be_stacked=can_be_stacked)
+        theta = build(self.theta, updates_per_epoch)
         if isinstance(filter, VariationalFilter) and filter.inference.is_local:
             return TimeParallel(
                 theta=theta,
-                phi=self.phi.build(updates_per_epoch * self.num_phi_steps),
+                phi=build(self.phi, updates_per_epoch * self.num_phi_steps),
                 num_phi_steps=self.num_phi_steps,
                 complete=complete,
             )
-        return EndToEnd(theta=theta, phi=self.phi.build(updates_per_epoch), complete=complete)
+        return EndToEnd(theta=theta, phi=build(self.phi, updates_per_epoch), complete=complete)
 
 
 @dataclass(frozen=True)

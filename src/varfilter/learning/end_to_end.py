@@ -46,8 +46,8 @@ class EndToEnd(eqx.Module):
     many are missing, what it learns from them is biased.
     """
 
-    theta: optax.GradientTransformation | None = eqx.field(static=True)
-    phi: optax.GradientTransformation | None = eqx.field(static=True)
+    theta: optax.GradientTransformation | None
+    phi: optax.GradientTransformation | None
     complete: bool = eqx.field(static=True)
 
     def __init__(

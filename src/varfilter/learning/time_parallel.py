@@ -48,8 +48,8 @@ class TimeParallel(eqx.Module):
     - `complete`: a promise that no element is missing, so that frames are embedded at once.
     """
 
-    theta: optax.GradientTransformation | None = eqx.field(static=True)
-    phi: optax.GradientTransformation | None = eqx.field(static=True)
+    theta: optax.GradientTransformation | None
+    phi: optax.GradientTransformation | None
     num_phi_steps: int = eqx.field(static=True)
     complete: bool = eqx.field(static=True)
 

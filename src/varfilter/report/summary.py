@@ -23,8 +23,6 @@ from varfilter.runs.applied import applied_filter
 from varfilter.runs.metrics import judgements, naivety
 from varfilter.training.evaluation import Evaluation, HeldOut
 
-# Numbers of a batch that is scored at once: 64 MiB, several times as much while it is filtered.
-BATCH = 1 << 24
 NUM_RANKED = 5
 
 
@@ -90,12 +88,7 @@ def score_split(
     run: Run, model: AbstractModel, filter: AbstractFilter, *, split: str, seed: int
 ) -> Evaluation:
     """Score a split of the run's data, whole, in batches that fit in memory."""
-    dataset = run.dataset
-    longest = int(np.max(dataset.split(split).lengths, initial=1)) // dataset.rows_per_step
-    batch_size = BATCH // max(1, longest * dataset.num_elements)
-    batch_size = max(1, min(batch_size, 4 * run.experiment.schedule.batch_size))
-    held_out = HeldOut(dataset, split=split, batch_size=batch_size, growth=2)
-    return held_out.evaluate(filter, model, jax.random.key(seed))
+    return HeldOut(run.dataset, split=split).evaluate(filter, model, jax.random.key(seed))
 
 
 def labels(runs: Sequence[Run]) -> list[str]:

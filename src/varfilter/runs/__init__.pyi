@@ -10,4 +10,5 @@ from varfilter.runs.run import Run as Run
 from varfilter.runs.run import Trained as Trained
 from varfilter.runs.scores import score_particles as score_particles
 from varfilter.runs.scores import score_run as score_run
+from varfilter.runs.several import train_runs as train_runs
 from varfilter.runs.training import train_run as train_run

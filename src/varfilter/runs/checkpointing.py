@@ -125,21 +125,32 @@ class Checkpointing:
     def reached(self, standing: Standing, ahead: float) -> None:
         """Training stands there now, and will be asked again after `ahead` seconds or so."""
         self.standing = standing
-        self._raise_error()
+        self.raise_error()
+        # Training never waits, and never runs ahead of the disk by more than one.
+        if self.is_due(standing, ahead) and not self.is_writing:
+            self.begin(standing)
+
+    def is_due(self, standing: Standing, ahead: float) -> bool:
+        """Whether to save it now, since the next time would be too late."""
         if self.lock is None or standing.mark == self._saved:
-            return
+            return False
         elapsed = time.perf_counter() - self._copied
-        if elapsed + self._took + ahead < self.seconds:
-            return
-        if self._writer is not None and self._writer.is_alive():
-            return  # so training never waits, and never runs ahead of the disk by more than one
+        return elapsed + self._took + ahead >= self.seconds
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether the thread is at work."""
+        return self._writer is not None and self._writer.is_alive()
+
+    def begin(self, standing: Standing) -> None:
+        """Copy it, and have the thread write that."""
         copy = replace(standing, state=on_host(standing.state), averages=standing.averages.summed())
         self._copied = time.perf_counter()
         self._writer = threading.Thread(target=self._write_behind, args=(copy,))
         self._writer.start()
         if self.seconds == 0.0:
             self._writer.join()
-            self._raise_error()
+            self.raise_error()
 
     def save(self) -> None:
         """Save where training stands, unless that is on the disk already; from any thread."""
@@ -181,7 +192,8 @@ class Checkpointing:
             keep_checkpoint(run.checkpoints, Checkpoint(standing.state, standing.step, manifest))
             self._saved, self._kept_best = standing.mark, best.step
 
-    def _raise_error(self) -> None:
+    def raise_error(self) -> None:
+        """Raise what went wrong in the thread."""
         error, self._error = self._error, None
         if error is not None:
             raise error
@@ -200,15 +212,16 @@ class Found:
     refused: tuple[str, ...]
 
 
-def newest_standing(run: Run, state: Progress) -> Found:
+def newest_standing(run: Run, state: Progress, at_most: int | None = None) -> Found:
     """The standing of the newest good checkpoint, or of the start if there is none at all.
 
+    Newer ones than of step `at_most` are left where they are, and 0 is the start.
     Where no checkpoint is good, or the newest is another run's, training does not start over:
     that would overwrite what can be repaired. Of several processes the first alone reads.
     """
     found = Found(Standing(state), 0, ())
     if is_first_process():
-        found = _read(run, state)
+        found = _read(run, state, at_most) if at_most != 0 else found
         run.cut_metrics(found.standing.validated)
     standing = found.standing
     # float64 would be cut on its way: the score goes as its bits.
@@ -223,8 +236,8 @@ def newest_standing(run: Run, state: Progress) -> Found:
     return replace(found, standing=standing)
 
 
-def _read(run: Run, state: Progress) -> Found:
-    checkpoint, refused = newest_checkpoint(run.checkpoints, state)
+def _read(run: Run, state: Progress, at_most: int | None) -> Found:
+    checkpoint, refused = newest_checkpoint(run.checkpoints, state, at_most=at_most)
     if checkpoint is None and refused:
         raise ValueError(
             f"No checkpoint in {str(run.checkpoints)!r} can be resumed from, so nothing was"

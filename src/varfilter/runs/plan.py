@@ -2,7 +2,7 @@
 
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +38,17 @@ class Plan:
 
 
 def plan_run(
-    experiment: Experiment, dataset: Dataset, *, max_updates: int | None = None, done: int = 0
+    experiment: Experiment,
+    dataset: Dataset,
+    *,
+    max_updates: int | None = None,
+    done: int = 0,
+    num_runs: int = 1,
 ) -> Plan:
-    """Plan an experiment on its data, up to `max_updates` in all; nothing is built or compiled."""
+    """Plan an experiment on its data, up to `max_updates` in all; nothing is built or compiled.
+
+    Of several runs in one program each takes as much as one, for all that is known beforehand.
+    """
     schedule = experiment.schedule
     windows = experiment.windows(dataset, on_device=False)
     per_epoch = schedule.updates_per_epoch(windows.num_batches)
@@ -51,6 +59,14 @@ def plan_run(
     assert parameters is not None  # the data are here
     device = jax.devices()[0]
     on_cpu = device.platform == "cpu"
+    guess = expected(
+        experiment,
+        parameters,
+        windows.num_steps,
+        num_updates - min(done, num_updates),
+        platform=device.platform,
+        slowness=slowness() if on_cpu else 1.0,
+    )
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return Plan(
         experiment,
@@ -62,14 +78,7 @@ def plan_run(
         f"{cores} cores of a CPU" if on_cpu else device.device_kind,
         device.platform,
         available_gib(device),
-        expected(
-            experiment,
-            parameters,
-            windows.num_steps,
-            num_updates - min(done, num_updates),
-            platform=device.platform,
-            slowness=slowness() if on_cpu else 1.0,
-        ),
+        Expected(*(None if each is None else each * num_runs for each in astuple(guess))),
     )
 
 

@@ -26,7 +26,7 @@ def score_run(
     num_particles: int | None = None,
     num_iterations: int | None = None,
     seed: int = 0,
-    batch_size: int = 16,
+    batch_size: int | None = None,
 ) -> dict[str, Any]:
     """The best checkpoint on every sequence of `split`, whole, as plain JSON.
 
@@ -88,7 +88,7 @@ def score_particles(
     num_particles: int | None = None,
     num_iterations: int | None = None,
     seed: int = 0,
-    batch_size: int = 16,
+    batch_size: int | None = None,
 ) -> dict[str, Any]:
     """The same averages for the filter that `filter_data` applies, as plain JSON.
 
@@ -105,7 +105,8 @@ def score_particles(
         resample_below=0.5,
     )
     # The trajectories of a few sequences make a batch as large as many sequences do.
-    held_out = HeldOut(run.dataset, split=split, batch_size=max(1, batch_size // count))
+    size = None if batch_size is None else max(1, batch_size // count)
+    held_out = HeldOut(run.dataset, split=split, batch_size=size)
     found = held_out.evaluate(filter, trained.model, jax.random.key(seed))
     scores = found.as_json()
     del scores["nats_by_iteration"]  # of the free energy alone

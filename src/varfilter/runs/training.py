@@ -22,6 +22,7 @@ from varfilter.runs.checkpointing import (
 )
 from varfilter.runs.run import Progress, Run
 from varfilter.runs.validation import Validation, ValidationPart
+from varfilter.training.evaluation import Evaluation
 from varfilter.training.updates import Fitted, fit
 
 # Bytes of training data that are kept on the device, to draw batches there.
@@ -138,7 +139,7 @@ class Training(Iterator[Event]):
 
     def _train(self) -> Generator[Event, None, None]:
         with self.run.held() as lock:
-            work = _Work(self.run, self.dataset, self.max_updates)
+            work = Work(self.run, self.dataset, self.max_updates)
             found = newest_standing(self.run, work.start)
             standing = found.standing
             if standing.step:
@@ -175,18 +176,34 @@ class Training(Iterator[Event]):
             yield Stopped(reason, standing.step, standing.best)
 
 
-class _Work:
-    """What there is to do in a run: updates, validations, and when to stop."""
+class Work:
+    """What there is to do in a run: updates, validations, and when to stop.
 
-    def __init__(self, run: Run, dataset: Dataset, max_updates: int | None):
+    A run that is trained together `with_another`, on the same data, shares what lies on the device
+    with that one, and learns with a learner that can be stacked.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        dataset: Dataset,
+        max_updates: int | None,
+        *,
+        is_stacked: bool = False,
+        with_another: "Work | None" = None,
+    ):
         experiment, schedule = run.experiment, run.experiment.schedule
         on_device = dataset.train.values.nbytes <= ON_DEVICE
         self.run, self.schedule, self.keys = run, schedule, experiment.keys()
-        self.windows = experiment.windows(dataset, on_device=on_device)
+        if with_another is None:
+            self.windows = experiment.windows(dataset, on_device=on_device)
+            self.held_out = ValidationPart(dataset)
+        else:
+            self.windows, self.held_out = with_another.windows, with_another.held_out
         self.per_epoch = schedule.updates_per_epoch(self.windows.num_batches)
-        model, filter, self.learner = experiment.build(dataset, self.per_epoch)
+        built = experiment.build(dataset, self.per_epoch, can_be_stacked=is_stacked)
+        model, filter, self.learner = built
         self.start = Progress(self.learner.init(model, filter), model, filter)
-        self.held_out = ValidationPart(dataset, 4 * schedule.batch_size)
         self.num_updates = schedule.num_epochs * self.per_epoch
         self.last = self.num_updates
         if max_updates is not None:
@@ -236,15 +253,23 @@ class _Work:
 
     def settle_validation(self, standing: Standing) -> None:
         """Settle how often and on how much to validate, at the first epoch whose pace is known."""
+        seconds = self.epoch_seconds(standing)
+        if seconds is not None:
+            learning, key = standing.state.learning, self.keys.valid
+            num_epochs = self.schedule.num_epochs
+            self.settle(self.held_out.settled(learning, key, num_epochs, epoch=seconds))
+
+    def epoch_seconds(self, standing: Standing) -> float | None:
+        """How long an epoch takes; None where it is not known, or validation was settled before."""
         _, count, seconds = self._timed
         if self.validation is not None or not count or standing.step % self.per_epoch:
-            return
-        learning, key = standing.state.learning, self.keys.valid
-        found = self.held_out.settled(
-            learning, key, self.schedule.num_epochs, epoch=self.per_epoch * seconds / count
-        )
-        self.validation = found
-        self.run.remember(validation=vars(found))
+            return None
+        return self.per_epoch * seconds / count
+
+    def settle(self, validation: Validation) -> None:
+        """Validate so from now on, and put it on record."""
+        self.validation = validation
+        self.run.remember(validation=vars(validation))
 
     def is_to_validate(self, standing: Standing) -> bool:
         """Whether a validation is due that has not been made."""
@@ -264,13 +289,27 @@ class _Work:
 
     def validate(self, standing: Standing) -> tuple[Standing, Validated]:
         """Score the state on the validation part, and add a line to the metrics."""
-        learning, best, step = standing.state.learning, standing.best, standing.step
+        learning = standing.state.learning
         scores = self.held_out.evaluate(learning, self.keys.valid, self.validation)
-        is_best = scores.nats < best.valid
-        if is_best:
-            best = Best(scores.nats, step)
-            state = Progress(learning, learning.model, learning.filter)
-            standing = replace(standing, state=state, best=best)
+        standing, full = self.with_best(standing, scores), None
+        if self.is_full_due(standing):
+            best = standing.state
+            full = self.held_out.full.evaluate(best.best_filter, best.best_model, self.keys.valid)
+        return self.recorded(standing, scores, full)
+
+    def with_best(self, standing: Standing, scores: Evaluation) -> Standing:
+        """The standing with this state for its best, if these scores are lower than before."""
+        if not scores.nats < standing.best.valid:
+            return standing
+        learning = standing.state.learning
+        state = Progress(learning, learning.model, learning.filter)
+        return replace(standing, state=state, best=Best(scores.nats, standing.step))
+
+    def recorded(
+        self, standing: Standing, scores: Evaluation, full: Evaluation | None
+    ) -> tuple[Standing, Validated]:
+        """Add a line to the metrics: these scores, and those of the best on all, if any."""
+        learning, best, step = standing.state.learning, standing.best, standing.step
         line = {
             "step": step,
             "epoch": step / self.per_epoch,
@@ -281,15 +320,13 @@ class _Work:
             "best": best.valid,
             "num_skipped": int(learning.num_skipped),
         }
-        if self._is_full_due(standing):
-            full = self.held_out.full.evaluate(
-                standing.state.best_filter, standing.state.best_model, self.keys.valid
-            )
+        if full is not None:
             standing = replace(standing, best=replace(best, full=full.nats))
             line["full"] = {"step": best.step, **full.as_json()}
         if is_first_process():
             self.run.append_metrics(line)
-        return replace(standing, validated=step, averages=Averages()), Validated(line, is_best)
+        event = Validated(line, best.step == step)
+        return replace(standing, validated=step, averages=Averages()), event
 
     def reason_to_stop(self, standing: Standing) -> str | None:
         """Why training ends here; None if it does not."""
@@ -303,7 +340,7 @@ class _Work:
             return f"validation has not improved for {epochs} epochs"
         return None
 
-    def _is_full_due(self, standing: Standing) -> bool:
+    def is_full_due(self, standing: Standing) -> bool:
         """Whether the best so far, which was found on a subset, is to be scored on all."""
         validation, step = self.validation, standing.step
         if validation is None or validation.epochs_per_full is None:

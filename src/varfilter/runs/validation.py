@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array, Key, PRNGKeyArray
 
 from varfilter.data.batches import padded_length
 from varfilter.data.dataset import Dataset
@@ -103,9 +103,9 @@ class ValidationPart:
     `full` scores all. The subset is made when it is first asked for.
     """
 
-    def __init__(self, dataset: Dataset, batch_size: int):
-        self.full = HeldOut(dataset, split="valid", batch_size=batch_size, growth=GROWTH)
-        self._dataset, self._batch_size = dataset, batch_size
+    def __init__(self, dataset: Dataset):
+        self.full = HeldOut(dataset, split="valid")
+        self._dataset = dataset
         self._subset: HeldOut | None = None
 
     @property
@@ -123,23 +123,28 @@ class ValidationPart:
         self, learning: LearnerState, key: PRNGKeyArray, validation: Validation | None
     ) -> Evaluation:
         """Score what is learned on as much as the validation says; None is all of it."""
-        held_out = self.full
-        if validation is not None and validation.num_sequences is not None:
-            held_out = self._few(validation.num_sequences)
-        return held_out.evaluate(learning.filter, learning.model, key)
+        return self.part(validation).evaluate(learning.filter, learning.model, key)
+
+    def part(self, validation: Validation | None) -> HeldOut:
+        """The sequences that a validation scores."""
+        if validation is None or validation.num_sequences is None:
+            return self.full
+        return self._few(validation.num_sequences)
 
     def settled(
-        self, learning: LearnerState, key: PRNGKeyArray, num_epochs: int, *, epoch: float
+        self, learning: LearnerState, key: Key[Array, "..."], num_epochs: int, *, epoch: float
     ) -> Validation:
         """Measure what validations take, and settle which of them a run can afford.
 
-        `epoch` is the seconds of its updates. Of several processes the first decides.
+        `epoch` is the seconds of its updates. Of several processes the first decides. Of runs
+        that are trained in one program, `learning` and `key` are stacked.
         """
         arguments = learning.filter, learning.model, key
+        num_members = key.shape[0] if key.ndim else 1
         full, order = self.full.seconds(*arguments), subset(self.full.num_steps)
         # In a subset there are no empty places: one sequence costs its part of a full batch.
         steps = padded_length(int(self.full.num_steps[order[0]]), GROWTH) - 1
-        each = full * steps / self.full.padded_steps
+        each = full * steps / self.full.padded_steps(learning.filter, num_members)
         found = affordable(num_epochs, len(order), epoch=epoch, full=full, sequence=each)
         if found.num_sequences is not None:
             # On some devices few places cost as much as many.
@@ -152,9 +157,7 @@ class ValidationPart:
     def _few(self, num_sequences: int) -> HeldOut:
         if self._subset is None or len(self._subset.scored) != num_sequences:
             numbers = subset(self.full.num_steps)[:num_sequences].tolist()
-            size = min(self._batch_size, num_sequences)
-            options = {"batch_size": size, "growth": GROWTH, "numbers": numbers}
-            self._subset = HeldOut(self._dataset, split="valid", **options)
+            self._subset = HeldOut(self._dataset, split="valid", numbers=numbers)
         return self._subset
 
 

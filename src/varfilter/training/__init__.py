@@ -2,7 +2,8 @@
 
 from varfilter.training.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
 from varfilter.training.evaluation import Coverage, Evaluation, HeldOut, evaluate, forecast_coverage
-from varfilter.training.updates import Annealing, Fitted, Thinning, fit
+from varfilter.training.stacking import numbered, stacked, unstacked
+from varfilter.training.updates import Annealing, Fitted, Thinning, fit, fit_stacked
 
 __all__ = [
     "Annealing",
@@ -14,7 +15,11 @@ __all__ = [
     "Thinning",
     "evaluate",
     "fit",
+    "fit_stacked",
     "forecast_coverage",
     "load_checkpoint",
+    "numbered",
     "save_checkpoint",
+    "stacked",
+    "unstacked",
 ]

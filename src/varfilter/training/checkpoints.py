@@ -113,14 +113,19 @@ def kept_checkpoints(folder: str | Path) -> list[tuple[int, Path]]:
     return sorted(((int(m[1]), path) for m, path in found if m), reverse=True)
 
 
-def newest_checkpoint(folder: str | Path, like: Any) -> tuple[Checkpoint | None, list[str]]:
+def newest_checkpoint(
+    folder: str | Path, like: Any, *, at_most: int | None = None
+) -> tuple[Checkpoint | None, list[str]]:
     """Load the newest checkpoint that is whole (or None), and say why newer ones were refused.
 
+    Those of steps beyond `at_most` are not looked at.
     A file that was cut short, or damaged, or is of something else costs the steps since the
     one before it, not the run.
     """
     refused = []
     for step, path in kept_checkpoints(folder):
+        if at_most is not None and step > at_most:
+            continue
         try:
             checkpoint = load_checkpoint(path, like)
             if checkpoint.step != step:

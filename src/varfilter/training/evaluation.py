@@ -1,8 +1,9 @@
 """Evaluation: the bound on whole held-out sequences, by every average that is in use."""
 
-import functools
+import itertools
 import math
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,18 +12,15 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import Array, Key, PRNGKeyArray
 
 from varfilter._arguments import require_all_positive, require_key, require_positive
-from varfilter.data.batches import Batch, whole_sequences
 from varfilter.data.dataset import Dataset
-from varfilter.filtering import Belief, run, scan_steps, start
+from varfilter.filtering import Belief, scan_steps, start
 from varfilter.filters.base import AbstractFilter, driven_carry, require_fitting
 from varfilter.model import AbstractModel
 from varfilter.prediction import forecast
-
-# Numbers of a split that are kept between two evaluations, ready for the device: 1 GiB.
-KEPT = 1 << 28
+from varfilter.training.scoring import Layout, Phase, Task, chunk_length, most_sequences, scored
 
 
 @dataclass(frozen=True)
@@ -107,9 +105,9 @@ def evaluate(
     key: PRNGKeyArray,
     *,
     split: str = "test",
-    batch_size: int = 16,
+    batch_size: int | None = None,
 ) -> Evaluation:
-    """Filter every sequence of the split whole, with others of about its length.
+    """Filter every sequence of the split whole, `batch_size` at once, or all that memory allows.
 
     The sequence numbered n draws from `fold_in(key, n)`: its score does not depend on the
     batch it is in.
@@ -120,8 +118,8 @@ def evaluate(
 class HeldOut:
     """A split to be scored whole, again and again: after each epoch, or under several filters.
 
-    Sequences are padded to the next of a few lengths, each `growth` times the one before.
-    `numbers` are the sequences to score, if not all of them.
+    `batch_size` sequences are filtered at once (None: as many as memory allows), the longest
+    first. `numbers` are the sequences to score, if not all of them.
     """
 
     def __init__(
@@ -129,11 +127,11 @@ class HeldOut:
         dataset: Dataset,
         *,
         split: str = "valid",
-        batch_size: int = 16,
-        growth: float | int = 1.25,
+        batch_size: int | None = None,
         numbers: Sequence[int] | None = None,
     ):
-        require_positive("batch_size", batch_size)
+        if batch_size is not None:
+            require_positive("batch_size", batch_size)
         self.num_steps = dataset.split(split).lengths // dataset.rows_per_step
         wanted = np.ones(len(self.num_steps), bool)
         if numbers is not None:
@@ -144,15 +142,9 @@ class HeldOut:
                 f"`split` {split!r} of {dataset.name!r} has no sequence of two steps or more: the"
                 " first is conditioned on, and there is nothing left to score."
             )
-        self._scale = jnp.asarray(dataset.scaling.scale, jnp.result_type(float))
-        # Places that nobody takes would be filtered for nothing.
-        batch_size = min(batch_size, int(np.sum(wanted & (self.num_steps > 0))))
-        self._batches = functools.partial(
-            whole_sequences, dataset, batch_size, split=split, growth=growth, numbers=numbers
-        )
-        if int(np.sum(self.num_steps[wanted])) * dataset.num_elements <= KEPT:
-            kept = list(self._batches())
-            self._batches = lambda: kept
+        self._dataset, self._split, self._batch_size = dataset, split, batch_size
+        self._layouts: dict[int, Layout] = {}
+        self._complete = not dataset.has_gaps(split)
 
     def evaluate(
         self, filter: AbstractFilter, model: AbstractModel, key: PRNGKeyArray
@@ -160,72 +152,90 @@ class HeldOut:
         """Score all sequences of the split."""
         require_fitting(filter, model)
         require_key(key)
-        # All batches are started before the first is waited for.
-        scored = [
-            (numbers, _scored(filter, model, batch, jnp.asarray(numbers), key, self._scale))
-            for numbers, batch in self._batches()
-        ]
-        rows = [
-            (number, *(score[place] for score in scores))
-            for numbers, scores in ((n, jax.device_get(s)) for n, s in scored)
-            for place, number in enumerate(numbers)
-            if number >= 0 and self.num_steps[number] > 1
-        ]
-        rows.sort(key=lambda row: row[0])
-        columns = [np.asarray(column, np.float64) for column in zip(*rows, strict=True)]
-        return Evaluation(columns[0].astype(np.int64), *columns[1:])
+        return self._evaluation(self._sums(filter, model, key))
 
-    @property
-    def padded_steps(self) -> int:
-        """The scored steps of all batches, with those that are only there to fill them up."""
-        return sum(batch.xs.shape[0] * (batch.xs.shape[1] - 1) for _, batch in self._batches())
+    def evaluate_stacked(
+        self, filter: AbstractFilter, model: AbstractModel, keys: Key[Array, " members"]
+    ) -> list[Evaluation]:
+        """Score several models at once, all arrays of which have a leading axis, by one program.
 
-    def seconds(self, filter: AbstractFilter, model: AbstractModel, key: PRNGKeyArray) -> float:
-        """About how long `evaluate` takes once its programs are compiled.
-
-        The shortest batch is scored twice, and the second time counts: batches have as many
-        places, so that the time of each grows with the steps it is padded to.
+        Each has its own key, and the scores of `evaluate` to rounding.
         """
-        numbers, batch = next(iter(self._batches()))
-        steps = sum(other.xs.shape[1] - 1 for _, other in self._batches())
-        took = math.inf
-        for _ in range(2):
-            begin = time.perf_counter()
-            scored = _scored(filter, model, batch, jnp.asarray(numbers), key, self._scale)
-            jax.block_until_ready(scored)
-            took = time.perf_counter() - begin
-        return took * steps / max(batch.xs.shape[1] - 1, 1)
+        columns = self._sums(filter, model, keys)
+        return [
+            self._evaluation([column[member] for column in columns]) for member in range(len(keys))
+        ]
 
+    def padded_steps(self, filter: AbstractFilter, num_members: int = 1) -> int:
+        """The steps that are filtered, with those that are only there to fill batches up."""
+        return self._layout(filter, num_members).padded_steps
 
-@eqx.filter_jit
-def _scored(
-    filter: AbstractFilter,
-    model: AbstractModel,
-    batch: Batch,
-    numbers: Array,
-    key: PRNGKeyArray,
-    scale: Array,
-) -> tuple[Array, ...]:
-    def sequence(xs: Array, mask: Array, us: Array | None, number: Array) -> tuple[Array, ...]:
-        _, filtered = run(
-            filter, model, xs[1:], jax.random.fold_in(key, number),
-            us=None if us is None else us[1:], x0=xs[0], mask=mask[1:],
-        )  # fmt: skip
-        # Step by step: the mean of particles is over their first axis, whatever that is.
-        mean = jax.vmap(lambda prediction: prediction.mean)(filtered.prediction)
-        error = (xs[1:] - mean) * scale.reshape((1,) * (xs.ndim - scale.ndim) + scale.shape)
-        exists = mask[1:].reshape((-1,) + (1,) * (xs.ndim - 1))
-        seen = exists & ~jnp.isnan(error)
-        iterates = getattr(filtered.info, "free_energies", jnp.zeros((xs.shape[0] - 1, 0)))
-        return (
-            jnp.sum(mask[1:]),
-            -jnp.sum(filtered.bound),
-            jnp.sum(jnp.where(mask[1:, None], iterates, 0.0), axis=0),
-            jnp.sum(jnp.where(seen, error, 0.0) ** 2),
-            jnp.sum(seen),
-        )
+    def seconds(
+        self, filter: AbstractFilter, model: AbstractModel, key: Key[Array, "*members"]
+    ) -> float:
+        """About how long `evaluate` takes once its programs are compiled; of several, stacked.
 
-    return jax.vmap(sequence)(*batch, numbers)
+        One chunk of each size of batch is filtered twice, and the second time counts.
+        """
+        num_members = key.shape[0] if key.ndim else None
+        layout = self._layout(filter, num_members or 1)
+        counts = Counter[int]()
+        for phase in itertools.chain.from_iterable(layout.phases):
+            counts[phase.size] += phase.end - phase.first
+        _, rows, places, _ = next(layout.places())
+        total = 0.0
+        for size, count in counts.items():
+            took = math.inf
+            for _ in range(2):
+                begin = time.perf_counter()
+                phases = [Phase(0, 1, size)]
+                jax.block_until_ready(
+                    scored(filter, model, key, rows, places, phases, self._task(layout))
+                )
+                took = time.perf_counter() - begin
+            total += took * count
+        return total
+
+    def _layout(self, filter: AbstractFilter, num_members: int) -> Layout:
+        size = self._batch_size
+        if size is None:
+            chunk = chunk_length(int(self.num_steps[self.scored].max()) - 1)
+            size = most_sequences(filter, self._dataset.num_elements, chunk, num_members)
+        size = min(size, len(self.scored))
+        if size not in self._layouts:
+            self._layouts[size] = Layout(self._dataset, self._split, self.scored.tolist(), size)
+        return self._layouts[size]
+
+    def _task(self, layout: Layout) -> Task:
+        scale = jnp.asarray(self._dataset.scaling.scale, jnp.result_type(float))
+        return Task(scale, layout.chunk, self._complete)
+
+    def _sums(self, filter: Any, model: Any, key: Key[Array, "*members"]) -> list[np.ndarray]:
+        """The columns of an `Evaluation`, by the numbers of the sequences; of several, stacked."""
+        layout, is_stacked = self._layout(filter, len(key) if key.ndim else 1), key.ndim > 0
+        # All batches are started before the first is waited for.
+        started = [
+            (numbers, scored(filter, model, key, rows, places, phases, self._task(layout)))
+            for numbers, rows, places, phases in layout.places()
+        ]
+        rank = {number: place for place, number in enumerate(self.scored.tolist())}
+        columns: list[np.ndarray] = []
+        for numbers, phases in started:
+            ranks = np.asarray([rank[number] for number in numbers])
+            # In order: of sequences that went on, a later phase has the sums.
+            for size, sums in jax.device_get(phases):
+                parts = [np.asarray(part, np.float64) for part in vars(sums).values()]
+                parts = [part if is_stacked else part[None] for part in parts]
+                if not columns:
+                    shape = (parts[0].shape[0], len(rank))
+                    columns = [np.zeros((*shape, *part.shape[2:])) for part in parts]
+                count = min(size, len(numbers))
+                for column, part in zip(columns, parts, strict=True):
+                    column[:, ranks[:count]] = part[:, :count]
+        return columns if is_stacked else [column[0] for column in columns]
+
+    def _evaluation(self, columns: list[np.ndarray]) -> Evaluation:
+        return Evaluation(self.scored.astype(np.int64), *columns)
 
 
 # Forecasts that are made side by side.

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
 
 from varfilter._arguments import require_fraction, require_key, require_positive
 from varfilter.data.batches import Batch, RandomWindows, prefetched
@@ -39,8 +39,8 @@ class Thinning(eqx.Module):
     past, as when it forecasts.
     """
 
-    elements: float = eqx.field(static=True, default=0.1)
-    gaps: float = eqx.field(static=True, default=0.04)
+    elements: float = 0.1
+    gaps: float = 0.04
 
     def __check_init__(self):
         require_fraction("elements", self.elements, "It is the share of elements to hide.")
@@ -70,7 +70,10 @@ Weight = Callable[[Int[Array, ""]], Float[Array, ""]]
 
 
 class Fitted(eqx.Module):
-    """What was learned so far, and the metrics of the updates since the last time, in order."""
+    """What was learned so far, and the metrics of the updates since the last time, in order.
+
+    Of `fit_stacked`, each array has a leading axis, with an entry for each learner.
+    """
 
     state: LearnerState
     metrics: Metrics
@@ -78,7 +81,7 @@ class Fitted(eqx.Module):
     @property
     def num_updates(self) -> int:
         """How many updates were made in all."""
-        return int(self.state.num_updates)
+        return int(np.max(self.state.num_updates))
 
 
 class Annealing(eqx.Module):
@@ -87,9 +90,9 @@ class Annealing(eqx.Module):
     The original code raises it once an epoch, squared; the paper says linearly.
     """
 
-    num_epochs: int = eqx.field(static=True, default=0)
-    updates_per_epoch: int = eqx.field(static=True, default=1)
-    power: float = eqx.field(static=True, default=2.0)
+    num_epochs: int = 0
+    updates_per_epoch: int = 1
+    power: float = 2.0
 
     def __check_init__(self):
         require_positive("updates_per_epoch", self.updates_per_epoch)
@@ -102,9 +105,10 @@ class Annealing(eqx.Module):
     def __call__(self, update: Int[Array, ""]) -> Float[Array, ""]:
         """The weight in this update, counted from 0."""
         epoch = (update // self.updates_per_epoch).astype(jnp.result_type(float))
-        if self.num_epochs == 0:
-            return jnp.ones_like(epoch)
-        return jnp.minimum(epoch / self.num_epochs, 1.0) ** self.power
+        num_epochs = jnp.asarray(self.num_epochs, epoch.dtype)
+        # Without annealing the weight is 1 from the first update on, where 0 / 0 is no number.
+        weight = jnp.minimum(epoch / jnp.maximum(num_epochs, 1.0), 1.0) ** self.power
+        return jnp.where(num_epochs > 0, weight, 1.0)
 
 
 def fit(
@@ -143,6 +147,87 @@ def fit(
     the same between two yields, but for files, which `is_first_process` writes.
     """
     require_key(key)
+    epoch = _require_schedule(
+        learner, windows, thinning,
+        num_updates, updates_per_dispatch, seconds_per_dispatch, updates_per_epoch,
+    )  # fmt: skip
+    weight = Annealing() if kl_weight is None else kl_weight
+    update = _Update(learner, key, weight, thinning)
+    on_host = isinstance(windows.values, np.ndarray)
+    if devices is not None:
+        require_mesh(devices, windows.batch_size)
+        settings = (update, num_updates, updates_per_dispatch, seconds_per_dispatch)
+        require_agreement("The arguments of `fit`", windows.lengths, *settings)
+        state = replicated(devices, of_first_process(state))
+        windows = windows if on_host else replicated(devices, windows)
+    first = int(state.num_updates)
+    if on_host:
+        dispatch = _from_host(update, windows, first, devices)
+    else:
+        dispatch = _on_device(update, windows, updates_per_dispatch, devices)
+    pace = _Pace(updates_per_dispatch, seconds_per_dispatch, together=devices is not None)
+    for after, metrics in _dispatched(dispatch, state, first, num_updates, epoch, pace):
+        yield Fitted(after if devices is None else own_copy(after), metrics)
+
+
+def fit_stacked(
+    learners: Learner,
+    states: LearnerState,
+    windows: RandomWindows,
+    keys: Key[Array, " members"],
+    *,
+    num_updates: int,
+    updates_per_dispatch: int = 10,
+    seconds_per_dispatch: float | None = None,
+    updates_per_epoch: int | None = None,
+    kl_weight: Weight | None = None,
+    thinning: Thinning | None = None,
+) -> Iterator[Fitted]:
+    """`fit` for several learners at once, in one program, each as if it learned alone.
+
+    `learners` and `states` are `stacked`, and so are `kl_weight` and `thinning` where they differ;
+    a learner whose numbers are the same for all need not be. Each has its own key, draws its own
+    batches, and learns what `fit` teaches it with that key, to rounding. All states have made
+    equally many updates. Who wants no more of one of them takes its state (`unstacked`), and
+    ignores what becomes of it later.
+    """
+    require_key(jnp.ravel(keys)[0])
+    epoch = _require_schedule(
+        learners, windows, thinning,
+        num_updates, updates_per_dispatch, seconds_per_dispatch, updates_per_epoch,
+    )  # fmt: skip
+    counts = np.asarray(states.num_updates)
+    if keys.ndim != 1 or counts.shape != keys.shape:
+        raise ValueError(
+            "`keys` must be one for each of the `states`, which are stacked; got keys of shape"
+            f" {keys.shape} and states of shape {counts.shape}."
+        )
+    if len(set(counts.tolist())) > 1:
+        raise ValueError(
+            f"`states` must have made equally many updates; got {counts.tolist()}. Give those that"
+            " are behind to `fit` first."
+        )
+    weight = Annealing() if kl_weight is None else kl_weight
+    update, first = _Update(learners, keys, weight, thinning), int(counts[0])
+    if isinstance(windows.values, np.ndarray):
+        dispatch = _stacked_from_host(update, windows, first)
+    else:
+        dispatch = _stacked_on_device(update, windows, updates_per_dispatch)
+    pace = _Pace(updates_per_dispatch, seconds_per_dispatch, together=False)
+    for after, metrics in _dispatched(dispatch, states, first, num_updates, epoch, pace):
+        yield Fitted(after, metrics)
+
+
+def _require_schedule(
+    learner: Learner,
+    windows: RandomWindows,
+    thinning: Thinning | None,
+    num_updates: int,
+    updates_per_dispatch: int,
+    seconds_per_dispatch: float | None,
+    updates_per_epoch: int | None,
+) -> int:
+    """Refuse what cannot be learned by; returns how many updates an epoch has."""
     require_positive("num_updates", num_updates)
     require_positive("updates_per_dispatch", updates_per_dispatch)
     if seconds_per_dispatch is not None and not seconds_per_dispatch >= 0.0:
@@ -160,28 +245,23 @@ def fit(
             "`thinning` hides observations, but `learner` has `complete=True`, a promise that"
             " none is missing. Give `complete=False`."
         )
-    weight = Annealing() if kl_weight is None else kl_weight
-    update = _Update(learner, key, weight, thinning)
-    on_host = isinstance(windows.values, np.ndarray)
-    if devices is not None:
-        require_mesh(devices, windows.batch_size)
-        settings = (update, num_updates, updates_per_dispatch, seconds_per_dispatch)
-        require_agreement("The arguments of `fit`", windows.lengths, *settings)
-        state = replicated(devices, of_first_process(state))
-        windows = windows if on_host else replicated(devices, windows)
-    first = int(state.num_updates)
-    if on_host:
-        dispatch = _from_host(update, windows, first, devices)
-    else:
-        dispatch = _on_device(update, windows, updates_per_dispatch, devices)
-    pace = _Pace(updates_per_dispatch, seconds_per_dispatch, together=devices is not None)
-    while first < num_updates:
-        end = min(pace.end(first), first - first % epoch + epoch, num_updates)
+    return epoch
+
+
+Dispatch = Callable[[LearnerState, int, int], tuple[LearnerState, Metrics]]
+
+
+def _dispatched(
+    dispatch: Dispatch, state: LearnerState, first: int, last: int, epoch: int, pace: "_Pace"
+) -> Iterator[tuple[LearnerState, Metrics]]:
+    """The states and metrics of one dispatch after the other, from update `first` to `last`."""
+    while first < last:
+        end = min(pace.end(first), first - first % epoch + epoch, last)
         with pace.timed(end - first):
             state, metrics = dispatch(state, first, end)
-            if seconds_per_dispatch is not None:
+            if pace.seconds is not None:
                 jax.block_until_ready(state.num_updates)
-        yield Fitted(state if devices is None else own_copy(state), metrics)
+        yield state, metrics
         first = end
 
 
@@ -225,7 +305,7 @@ class _Update(eqx.Module):
     """One update as a function of its number and its batch; all else is fixed."""
 
     learner: Learner
-    key: PRNGKeyArray
+    key: Key[Array, "..."]
     weight: Weight
     thinning: Thinning | None
 
@@ -249,7 +329,7 @@ class _Update(eqx.Module):
 
 def _on_device(
     update: _Update, windows: RandomWindows, most: int, devices: Mesh | None
-) -> Callable[[LearnerState, int, int], tuple[LearnerState, Metrics]]:
+) -> Dispatch:
     @eqx.filter_jit
     def dispatch(state: LearnerState, windows: RandomWindows, first: Array, end: Array) -> Any:
         arrays, static = eqx.partition(state, eqx.is_array)
@@ -285,7 +365,7 @@ def _on_device(
 
 def _from_host(
     update: _Update, windows: RandomWindows, first_step: int, devices: Mesh | None
-) -> Callable[[LearnerState, int, int], tuple[LearnerState, Metrics]]:
+) -> Dispatch:
     places = slice(None) if devices is None else own_places(devices, windows.batch_size)
     batches = prefetched(windows, update.key_windows, first_step=first_step, part=places)
 
@@ -309,3 +389,68 @@ def _from_host(
         return state, jax.tree.map(lambda *each: jnp.stack(each), *kept)
 
     return call
+
+
+def _stacked_on_device(update: _Update, windows: RandomWindows, most: int) -> Dispatch:
+    def call(state: LearnerState, first: int, end: int) -> tuple[LearnerState, Metrics]:
+        bounds = (jnp.asarray(n, jnp.int32) for n in (first, end))
+        state, kept = _stacked_updates(update, state, windows, *bounds, most)
+        return state, jax.tree.map(lambda m: m[:, : end - first], kept)
+
+    return call
+
+
+# Seeds and rates are arguments, and no constants: other ones are the same program.
+@eqx.filter_jit
+def _stacked_updates(
+    update: _Update,
+    state: LearnerState,
+    windows: RandomWindows,
+    first: Array,
+    end: Array,
+    most: int,
+) -> tuple[LearnerState, Metrics]:
+    arrays, static = eqx.partition(state, eqx.is_array)
+
+    def member(update: _Update, arrays: Any, i: Array) -> tuple[Any, Metrics]:
+        batch = windows.windows(i, update.key_windows)
+        after, metrics = update(eqx.combine(arrays, static), batch, i)
+        return eqx.filter(after, eqx.is_array), metrics
+
+    members = eqx.filter_vmap(member, in_axes=(eqx.if_array(0), eqx.if_array(0), None))
+    shapes = eqx.filter_eval_shape(members, update, arrays, first)[1]
+    empty = jax.tree.map(lambda s: jnp.zeros((most, *s.shape), s.dtype), shapes)
+
+    def body(i: Array, carry: Any) -> Any:
+        arrays, kept = carry
+        arrays, metrics = members(update, arrays, i)
+        return arrays, jax.tree.map(lambda k, m: k.at[i - first].set(m), kept, metrics)
+
+    arrays, kept = jax.lax.fori_loop(first, end, body, (arrays, empty))
+    return eqx.combine(arrays, static), jax.tree.map(lambda k: jnp.moveaxis(k, 0, 1), kept)
+
+
+def _stacked_from_host(update: _Update, windows: RandomWindows, first_step: int) -> Dispatch:
+    keys = [jax.random.fold_in(key, 0) for key in update.key]
+    batches = [prefetched(windows, key, first_step=first_step) for key in keys]
+
+    def call(state: LearnerState, first: int, end: int) -> tuple[LearnerState, Metrics]:
+        kept = []
+        for i in range(first, end):
+            batch = jax.tree.map(lambda *each: jnp.stack(each), *map(next, batches))
+            state, metrics = _stacked_update(update, state, batch, jnp.asarray(i, jnp.int32))
+            kept.append(metrics)
+        return state, jax.tree.map(lambda *each: jnp.stack(each, axis=1), *kept)
+
+    return call
+
+
+@eqx.filter_jit
+def _stacked_update(
+    update: _Update, state: LearnerState, batch: Batch, i: Array
+) -> tuple[LearnerState, Metrics]:
+    def member(update: _Update, state: LearnerState, batch: Batch, i: Array) -> Any:
+        return update(state, batch, i)
+
+    axes = (eqx.if_array(0), eqx.if_array(0), eqx.if_array(0), None)
+    return eqx.filter_vmap(member, in_axes=axes)(update, state, batch, i)

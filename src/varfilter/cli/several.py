@@ -1,0 +1,333 @@
+"""`varfilter train --seeds`: several runs in one program, and what is shown of them."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from varfilter._arguments import require_positive
+from varfilter._text import pasteable, printable
+from varfilter.cli.options import Target, TrainOptions
+from varfilter.cli.output import say, tell
+from varfilter.cli.overview import Correction, overview
+from varfilter.cli.overview import say as say_overview
+from varfilter.cli.progress import (
+    SECONDS_PER_LINE,
+    SECONDS_PER_PICTURE,
+    Pace,
+    print_resumed,
+    scalars,
+    scored_part,
+    written_duration,
+)
+from varfilter.cli.stopping import STOPPED, Stopping
+from varfilter.media import load
+from varfilter.runs.folder import is_run
+from varfilter.runs.judgements import collapse, rise
+from varfilter.runs.plan import plan_run, updates_made
+from varfilter.runs.run import Run
+from varfilter.runs.scores import judged_run
+from varfilter.runs.several import Events, seed_folder, seeds_in, train_runs
+from varfilter.runs.training import Resumed, Stopped, Updated, Validated, Validating
+
+
+def train_seeds(target: Target, options: TrainOptions, stopping: Stopping) -> int:
+    """Train one run for each seed, all in one program; returns the exit code."""
+    out = options.out
+    assert out is not None
+    seeds = _seeds(target, options, out)
+    earlier = target.run
+    if earlier is not None and earlier.experiment.data == target.experiment.data:
+        dataset = earlier.dataset
+    else:
+        dataset = load(target.experiment.data)
+    runs = [
+        Run.begin(seed_folder(out, seed), replace(target.experiment, seed=seed), dataset)
+        for seed in seeds
+    ]
+    plan = None
+    if not options.quiet:
+        done = min(updates_made(run.folder) for run in runs)
+        first = runs[0].experiment
+        plan = plan_run(
+            first, dataset, max_updates=options.max_updates, done=done, num_runs=len(runs)
+        )
+        lines = overview(runs[0], dataset, plan)
+        say_overview([*lines[:-1], ("seeds", _listed(seeds)), ("runs", f"{out}/seed-N")])
+    events = train_runs(
+        runs,
+        dataset,
+        max_updates=options.max_updates,
+        seconds_per_checkpoint=options.checkpoint_seconds,
+    )
+    stopping.save_with(events.leave, lambda: _how_to_go_on(out, _left(runs)))
+    stopped: dict[int, Stopped] = {}
+    try:
+        # Closed before anything else: what was learned is saved.
+        with _shown_by(runs, options, plan) as show, closing(events):
+            for event in events:
+                found = {m: e for m, e in enumerate(event) if isinstance(e, Stopped)}
+                if stopping.is_asked and len(stopped) + len(found) < len(runs):
+                    stopping.take_over()
+                    break
+                stopped |= found
+                show(event)
+    except OSError as error:
+        tell(error)
+        if any(run.has_learned for run in runs):
+            say(_how_to_go_on(out, "Training stopped; what was saved before is whole."))
+        return 2
+    if len(stopped) < len(runs):
+        say(_how_to_go_on(out, _left(runs)))
+        return STOPPED
+    _print_end(out, runs, dataset, stopped)
+    return 0
+
+
+def _seeds(target: Target, options: TrainOptions, out: Path) -> Sequence[int]:
+    """The seeds to train: those that are in the folder, or so many from the given one on."""
+    assert options.seeds is not None
+    count = require_positive("--seeds", options.seeds)
+    if options.distributed:
+        raise ValueError(
+            "`--seeds` trains all in one process, and `--distributed` one run in several. Give one"
+            " of them."
+        )
+    if is_run(out):
+        raise ValueError(
+            f"`--seeds {count}` cannot be given for {str(out)!r}, which is the folder of one run."
+            " Give another `--out`: each seed gets a folder in it."
+        )
+    if target.seeds and (count, options.seed) == (len(target.seeds), target.experiment.seed):
+        return target.seeds
+    seeds = range(options.seed, options.seed + count)
+    if left_out := sorted(set(seeds_in(out)) - set(seeds)):
+        names = ", ".join(map(str, left_out))
+        tell(f"The runs of the seeds {names} in {str(out)!r} are left as they are.")
+    return seeds
+
+
+def _listed(seeds: Sequence[int]) -> str:
+    """The seeds in words, and what that means."""
+    many = len(seeds) > 2 and seeds[-1] - seeds[0] == len(seeds) - 1
+    names = f"{seeds[0]} to {seeds[-1]}" if many else " and ".join(map(str, seeds))
+    return f"{names}, in one program; each has its own folder, and stops by itself"
+
+
+def _how_to_go_on(out: Path, before: str) -> str:
+    return f"{before} To go on: varfilter train {pasteable(str(out))}"
+
+
+def _left(runs: Sequence[Run]) -> str:
+    has_learned = any(run.has_learned for run in runs)
+    return "Stopped, and saved." if has_learned else "Stopped; nothing was learned yet."
+
+
+def _print_end(out: Path, runs: Sequence[Run], dataset: Any, stopped: dict[int, Stopped]) -> None:
+    for run, end in zip(runs, (stopped[m] for m in range(len(runs))), strict=True):
+        lines = run.metrics()
+        part = scored_part(lines[-1]) if lines else ""
+        full = "" if end.best.full is None else f", {end.best.full:.4f} on all"
+        say(
+            f"{run.folder.name}: best validation {end.best.valid:.4f} nats per step{part}{full}, at"
+            f" step {end.best.step}; done at step {end.step}: {end.reason}"
+        )
+    best = [end.best.valid for end in stopped.values() if end.best.step]
+    if len(best) > 1:
+        say(f"best validation over {len(best)} seeds: {_mean_and_spread(best)} nats per step")
+    said: dict[str, list[str]] = {}
+    for run in runs:
+        for text in judged_run(run, dataset):
+            said.setdefault(text, []).append(run.folder.name)
+    say_overview([("warning:", f"{', '.join(who)}: {text}") for text, who in said.items()])
+    say(f"runs: {out}", f"next: {runs[0].command('evaluate')}, and so each of them")
+
+
+def _mean_and_spread(values: Sequence[float]) -> str:
+    """The mean, and the standard deviation of one run if there are several."""
+    spread = f" +- {np.std(values, ddof=1):.4f}" if len(values) > 1 else ""
+    return f"{np.mean(values):.4f}{spread}"
+
+
+@contextmanager
+def _shown_by(
+    runs: Sequence[Run], options: TrainOptions, plan: Any
+) -> Iterator[Callable[[Events], None]]:
+    """A function that shows what happened to each run."""
+    console = Console(stderr=True)
+    with ExitStack() as stack:
+        writers = [stack.enter_context(scalars(run)) for run in runs if options.tensorboard]
+        viewers: list[Any] = []
+        if not options.quiet:
+            viewer = _SeedTable if console.is_terminal else _Lines
+            viewers.append(stack.enter_context(viewer(console, runs, options.max_updates)))
+            viewers.append(_Warnings(runs))
+        correction = None if plan is None else Correction(plan)
+
+        def show(events: Events) -> None:
+            for writer, event in zip(writers, events, strict=False):
+                writer.show(event)
+            if resumed := [event for event in events if isinstance(event, Resumed)]:
+                refused = [reason for event in resumed for reason in event.refused]
+                last = max(event.step for event in resumed)
+                print_resumed(Resumed(last, tuple(refused)), quiet=options.quiet)
+            for viewer in viewers:
+                viewer.show(events)
+            if correction is not None and (event := _first(events, Updated)) is not None:
+                correction.show(event)
+
+        yield show
+
+
+def _first(events: Events, kind: Any) -> Any:
+    return next((event for event in events if isinstance(event, kind)), None)
+
+
+class _Lines:
+    """One line for a validation of all, at most every few seconds, and one for each that stops."""
+
+    def __init__(self, console: Any, runs: Sequence[Run], max_updates: int | None):
+        self.runs, self.pace = runs, Pace(max_updates)
+        self.updated: Updated | None = None
+        self.best: dict[int, float] = {}
+        self.stopped: set[int] = set()
+        self.waiting: str | None = None
+        self.last = -SECONDS_PER_LINE
+
+    def __enter__(self) -> "_Lines":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._print()
+
+    def show(self, events: Events) -> None:
+        """Take note of it, and print what is due."""
+        for kind in (Updated, Validated):
+            if (event := _first(events, kind)) is not None:
+                self.pace.add(event)
+        self.updated = _first(events, Updated) or self.updated
+        for member, event in enumerate(events):
+            if isinstance(event, Stopped):
+                self._print()
+                self.stopped.add(member)
+                tell(f"{self.runs[member].folder.name} ends at step {event.step}: {event.reason}")
+        found = {m: event.line for m, event in enumerate(events) if isinstance(event, Validated)}
+        if found:
+            self.best |= {m: line["best"] for m, line in found.items()}
+            self.waiting = self._line(list(found.values()))
+            if time.perf_counter() - self.last >= SECONDS_PER_LINE:
+                self._print()
+
+    def _line(self, lines: list[dict[str, Any]]) -> str:
+        first = lines[0]
+        train = [line["train"].get("free_energy", float("nan")) for line in lines]
+        valid = [line["valid"]["nats"] for line in lines]
+        skipped = sum(line["num_skipped"] for line in lines)
+        left = None if self.updated is None else self.pace.left(self.updated)
+        lowest = min(self.best, key=lambda m: self.best[m])
+        return (
+            f"epoch {first['epoch']:g}, step {first['step']}, {len(lines)} of {len(self.runs)}"
+            f" runs{f', {skipped} skipped' if skipped else ''}: train {_mean_and_spread(train)},"
+            f" valid {_mean_and_spread(valid)}{scored_part(first)}, best"
+            f" {_mean_and_spread(list(self.best.values()))} nats per step, lowest"
+            f" {self.best[lowest]:.4f} of {self.runs[lowest].folder.name}"
+            + (f"; {written_duration(left)} left" if left else "")
+        )
+
+    def _print(self) -> None:
+        if self.waiting is not None:
+            tell(self.waiting)
+            self.waiting, self.last = None, time.perf_counter()
+
+
+class _SeedTable:
+    """A table with a row for each run, that is drawn again and again in its place."""
+
+    def __init__(self, console: Any, runs: Sequence[Run], max_updates: int | None):
+        self.runs, self.pace = runs, Pace(max_updates)
+        self.rows: list[dict[str, str]] = [{} for _ in runs]
+        self.updated: Updated | None = None
+        self.what = "compiling ..."
+        self.last = 0.0
+        self.live = Live(console=console, auto_refresh=False)
+
+    def __enter__(self) -> "_SeedTable":
+        self.live.__enter__()
+        self.live.update(self._picture(), refresh=True)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.live.update(self._picture(), refresh=True)
+        self.live.__exit__(*error)
+
+    def show(self, events: Events) -> None:
+        """Take note of it, and draw if it is time."""
+        for kind in (Updated, Validated):
+            if (event := _first(events, kind)) is not None:
+                self.pace.add(event)
+        self.updated = _first(events, Updated) or self.updated
+        is_due = time.perf_counter() - self.last >= SECONDS_PER_PICTURE
+        if is_due or _first(events, Updated) is None:
+            for row, event in zip(self.rows, events, strict=True):
+                row |= self._cells(event)
+            self.what = self._caption(events)
+            self.live.update(self._picture(), refresh=True)
+            self.last = time.perf_counter()
+
+    def _cells(self, event: Any) -> dict[str, str]:
+        match event:
+            case Updated():
+                return {"train": f"{np.mean(event.metrics.free_energy):.4f}"}
+            case Validated():
+                line = event.line
+                return {"valid": f"{line['valid']['nats']:.4f}", "best": f"{line['best']:.4f}"}
+            case Stopped():
+                return {"": f"ended at step {event.step}: {event.reason}"}
+        return {}
+
+    def _caption(self, events: Events) -> str:
+        if (begun := _first(events, Validating)) is not None:
+            return f"validating {begun.num_sequences:,} of {begun.of:,} sequences ..."
+        if (event := self.updated) is None:
+            return self.what
+        rate, left = self.pace.per_second, self.pace.left(event)
+        text = f"epoch {event.epoch} of {event.num_epochs}, step {event.step}"
+        if rate is not None and left is not None:
+            text += f"; {rate:.3g} updates/s of all, {written_duration(left)} left"
+        return text
+
+    def _picture(self) -> Table:
+        columns = ("train", "valid", "best", "")
+        name = printable(self.runs[0].experiment.name)
+        picture = Table(name, *columns, caption=self.what, box=None)
+        for run, row in zip(self.runs, self.rows, strict=True):
+            picture.add_row(run.folder.name, *(row.get(column, "") for column in columns))
+        return picture
+
+
+class _Warnings:
+    """Says once what is bad about the validations of some of the runs, when it becomes so."""
+
+    def __init__(self, runs: Sequence[Run]):
+        self.runs = runs
+        self.said: set[tuple[Any, int]] = set()
+
+    def show(self, events: Events) -> None:
+        """Judge those that were just validated."""
+        for judge in (rise, collapse):
+            found: dict[int, str] = {}
+            for member, event in enumerate(events):
+                if isinstance(event, Validated) and (judge, member) not in self.said:
+                    text = judge(self.runs[member].metrics())
+                    found |= {} if text is None else {member: text}
+            if found:
+                self.said |= {(judge, member) for member in found}
+                names = ", ".join(self.runs[member].folder.name for member in found)
+                say_overview([("warning:", f"{names}: {next(iter(found.values()))}")])
