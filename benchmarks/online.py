@@ -104,18 +104,17 @@ def _together(
     """Each call sends one new observation of every stream, and waits for all the bounds."""
     first = jax.vmap(lambda _: start(filter, model))(jnp.arange(count))
 
-    def steps(beliefs: Any, index: jax.Array, xs: jax.Array) -> Any:
+    def steps(beliefs: Any, index: jax.Array, xs: jax.Array, modules: Any) -> Any:
         keys = jax.vmap(lambda number: jax.random.fold_in(KEY, number))(jnp.arange(count))
-        one = functools.partial(step, filter, model)
-        beliefs, filtered = jax.vmap(one)(beliefs, xs, keys)
+        beliefs, filtered = jax.vmap(functools.partial(step, *modules))(beliefs, xs, keys)
         return beliefs, filtered.bound
 
     batches = [np.resize(np.roll(xs, shift, 0), (count, xs.shape[1])) for shift in range(8)]
-    chain = Chain(steps, first, jnp.asarray(batches[0]))
-    endless = itertools.cycle(batches)
+    chain = Chain(steps, first, jnp.asarray(batches[0]), (filter, model))
+    endless, parameters = itertools.cycle(batches), chain.arguments[2]
 
     def push_all() -> Any:
-        return chain.launch([jnp.asarray(next(endless))])[0].block_until_ready()
+        return chain.launch([jnp.asarray(next(endless))], parameters)[0].block_until_ready()
 
     spread = paced(push_all, lambda bound: bound, seconds=0.2 if quick else 1.5)
     return {

@@ -33,6 +33,7 @@ import os  # noqa: E402
 import platform  # noqa: E402
 import subprocess  # noqa: E402
 import sys  # noqa: E402
+import tempfile  # noqa: E402
 from collections.abc import Iterator  # noqa: E402
 from pathlib import Path  # noqa: E402
 from typing import Any  # noqa: E402
@@ -150,17 +151,19 @@ def rows_of_child(
     if item[0] == "torch":  # jax has the weights and the check alone to do
         variables = {"JAX_PLATFORMS": "cpu"}
     begin = time.perf_counter()
-    child = subprocess.Popen(
-        words, env=os.environ | variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert child.stdout is not None
-    for line in child.stdout:
-        if line.startswith(MARK):
-            yield json.loads(line.removeprefix(MARK)) | {"at_s": time.perf_counter() - begin}
-    errors = child.communicate()[1]
-    if child.returncode != 0:
-        lines = [line for line in errors.splitlines() if line.strip()]
-        yield {"kind": "failure", "item": named(item), "error": "\n".join(lines[-12:])}
+    # What it says goes to a file: a pipe that nobody reads would fill up, and hold it.
+    with tempfile.TemporaryFile("w+") as errors:
+        child = subprocess.Popen(
+            words, env=os.environ | variables, stdout=subprocess.PIPE, stderr=errors, text=True
+        )
+        assert child.stdout is not None
+        for line in child.stdout:
+            if line.startswith(MARK):
+                yield json.loads(line.removeprefix(MARK)) | {"at_s": time.perf_counter() - begin}
+        if child.wait() != 0:
+            errors.seek(0)
+            lines = [line.rstrip() for line in errors if line.strip()]
+            yield {"kind": "failure", "item": named(item), "error": "\n".join(lines[-12:])}
 
 
 def keep(row: Row, report: Row, path: Path | None) -> None:
