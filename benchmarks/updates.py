@@ -260,6 +260,7 @@ def _local_parts(subject: Subject) -> tuple[dict[str, Callable[[], Program]], Ca
     learner, state, batch = subject.learner, subject.state, subject.batch
     assert isinstance(learner, TimeParallel)
     local, num_slices = require_local(state.filter), learner.num_phi_steps
+    count = batch.mask.size
 
     def filtering(model: Any, filter: Any, batch: Sequences, index: jax.Array) -> Any:
         key = jax.random.fold_in(KEY, index)
@@ -270,7 +271,7 @@ def _local_parts(subject: Subject) -> tuple[dict[str, Callable[[], Program]], Ca
 
     def phi(filter: Any, model: Any, problems: Any, scored: Any, order: jax.Array) -> Any:
         slices = jax.tree.map(
-            lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[order], (problems, scored)
+            lambda leaf: leaf.reshape(count, *leaf.shape[2:])[order], (problems, scored)
         )
         free, static = eqx.partition(filter, eqx.is_inexact_array)
 
@@ -292,7 +293,6 @@ def _local_parts(subject: Subject) -> tuple[dict[str, Callable[[], Program]], Ca
 
         return model, theta_state, jax.lax.scan(step, carry, None, length=num_slices)[0]
 
-    count = batch.mask.size
     order = jax.random.permutation(KEY, count)
     order = jnp.resize(order, (num_slices, -(-count // num_slices)))
     index = jnp.zeros((), jnp.int32)
