@@ -2,7 +2,7 @@
 
     python benchmarks/speed.py [--json FILE] [--peer torch] [--minutes M] [--quick]
                                [--preset NAME ...] [--only KIND ...]
-    python benchmarks/speed.py --table FILE.json
+    python benchmarks/speed.py --table FILE.json [FILE.json ...]
 
 It measures, most important first, each in a process of its own, and prints a line when it is
 known; FILE is written anew after each, so that a run that is cut off keeps what it has:
@@ -74,7 +74,7 @@ MARK = "ROW "
 def main() -> None:
     arguments = parsed()
     if arguments.table is not None:
-        print(markdown(json.loads(arguments.table.read_text())))
+        print(markdown([json.loads(path.read_text()) for path in arguments.table]))
         return
     if arguments.one is not None:
         kind, _, preset = arguments.one.partition(":")
@@ -109,8 +109,8 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, metavar="M", help="begin nothing new after M")
     parser.add_argument("--no-phases", action="store_true", help="whole updates alone")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: does it run at all?")
-    parser.add_argument("--table", type=Path, metavar="FILE.json",
-                        help="print a report as the Markdown table of RESULTS.md")  # fmt: skip
+    parser.add_argument("--table", nargs="+", type=Path, metavar="FILE.json",
+                        help="print reports as the Markdown tables of RESULTS.md")  # fmt: skip
     parser.add_argument("--one", help=argparse.SUPPRESS)
     return parser.parse_args()
 

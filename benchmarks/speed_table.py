@@ -17,9 +17,17 @@ class Aim(NamedTuple):
     measured: Callable[[Report], str]
 
 
-def markdown(report: Report) -> str:
-    """The report as the Markdown tables of `RESULTS.md`."""
-    lines = [
+def markdown(reports: list[Report]) -> str:
+    """The reports as the Markdown tables of `RESULTS.md`.
+
+    Of a figure that several have, the last counts; ratios are of rows of one run alone.
+    """
+    rows = [row | {"run": i} for i, each in enumerate(reports) for row in each["rows"]]
+    report = {"rows": rows}
+    lines = []
+    if any(each.get("quick") for each in reports):
+        lines += ["Tiny sizes: these figures show that it runs, and are no results.", ""]
+    lines += [
         "| ms per time step of a whole update, unless said | as filed | must reach | aim |"
         " measured |",
         "|---|---|---|---|---|",
@@ -89,13 +97,8 @@ def _ratio(mode: str) -> Callable[[Report], str]:
     def measured(report: Report) -> str:
         cells = []
         for preset in ("music-one", "timit-one"):
-            ours = _found(report, kind="update", preset=preset)
             theirs = _found(report, kind="torch", preset=preset, way="loop", mode=mode)
-            if ours is None or theirs is None:
-                cells.append("")
-            else:
-                ratio = theirs["ms_per_step"]["median"] / ours["ms_per_step"]["median"]
-                cells.append(f"{ratio:.1f}x")
+            cells.append("" if theirs is None else _times_ours(report, theirs, "x"))
         return " / ".join(cells) if any(cells) else ""
 
     return measured
@@ -166,9 +169,7 @@ def _peers(report: Report) -> list[str]:
         "|---|---|---|---|---|",
     ]
     for row in rows:
-        ours = _found(report, kind="update", preset=row["preset"])
-        median = row["ms_per_step"]["median"]
-        times = "" if ours is None else f"{median / ours['ms_per_step']['median']:.1f}"
+        times = _times_ours(report, row)
         is_torch = row["kind"] == "torch"
         who = f"PyTorch {row['torch']}, {row['mode']}" if is_torch else "jax, one tape"
         way = row["way"] if is_torch else "loop"
@@ -203,6 +204,14 @@ def _growth(report: Report) -> list[str]:
         size = "" if memory is None else f"{memory / 2**20:.1f}"
         lines.append(f"| {row['what']} | {row['axis']} = {row['size']} | {_ms(row)} | {size} |")
     return lines
+
+
+def _times_ours(report: Report, row: Row, unit: str = "") -> str:
+    """How many times as long as our update of the same run it takes; empty without one."""
+    ours = _found(report, kind="update", preset=row["preset"], run=row["run"])
+    if ours is None:
+        return ""
+    return f"{row['ms_per_step']['median'] / ours['ms_per_step']['median']:.1f}{unit}"
 
 
 def _found(report: Report, **wanted: Any) -> Row | None:

@@ -217,10 +217,33 @@ def test_no_new_measurement_begins_when_the_time_is_over(tmp_path):
     assert not path.exists()
 
 
+def test_a_ratio_is_of_one_run(tmp_path):
+    def row(kind, milliseconds, **others):
+        spread = {"low": milliseconds, "median": milliseconds, "high": milliseconds}
+        return {"kind": kind, "preset": "timit-one", "ms_per_step": spread, **others}
+
+    update = {"first_update_s": 3.0}
+    torch = {"way": "loop", "mode": "eager", "torch": "2", "apart": 1e-7}
+    reports = [
+        [row("update", 2.0, **update), row("torch", 8.0, **torch)],
+        [row("update", 1.0, **update)],
+    ]
+    paths = [tmp_path / "a.json", tmp_path / "b.json"]
+    for path, rows in zip(paths, reports, strict=True):
+        path.write_text(json.dumps({"quick": False, "rows": rows}))
+    table = subprocess.run(
+        [sys.executable, str(SPEED), "--table", *map(str, paths)],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    # The later update is the figure, and PyTorch is held against the one beside it.
+    assert "| 0.27 | 0.12 | 0.06 | 1 (1 to 1) |" in table
+    assert "|  / 4.0x |" in table
+
+
 def test_results_have_the_table_of_the_script():
     """The lines of `RESULTS.md` begin as those that `--table` prints, whatever was measured."""
     empty = ROOT / "benchmarks" / "speed_table.py"
-    words = "import runpy, sys; print(runpy.run_path(sys.argv[1])['markdown']({'rows': []}))"
+    words = "import runpy, sys; print(runpy.run_path(sys.argv[1])['markdown']([]))"
     table = subprocess.run(
         [sys.executable, "-c", words, str(empty)], capture_output=True, text=True, check=True
     ).stdout
