@@ -1,17 +1,17 @@
-"""What the core costs: steps, learning, growth with time, and a live stream beside its peers.
+"""What the core costs: steps, growth with time, and a live stream beside its peers.
 
     pip install 'varfilter[benchmark]'
     python benchmarks/core.py [--quick] [--json FILE]
 
-It prints four tables in one run (`--quick` shrinks every size, to see that it works):
+It prints three tables in one run (`--quick` shrinks every size, to see that it works):
 
 1. each inference: time of one filter step and time to compile it, on a small linear-Gaussian
    model and on SRNN at the sizes of the paper's music experiments;
-2. one training update: learning parallel over time against one tape through the whole filter,
-   with the same gradients and the same optimizer steps;
-3. growth: the time of `run` for longer sequences, and the time and memory of a `Stream` that
+2. growth: the time of `run` for longer sequences, and the time and memory of a `Stream` that
    has run for long;
-4. one `Stream.push` against one step of filterpy's and of cuthbert's Kalman filter.
+3. one `Stream.push` against one step of filterpy's and of cuthbert's Kalman filter.
+
+Training is measured by `speed.py`.
 
 The result is the ratios, not the seconds. Contestants take turns, so that whatever else the
 machine does strikes them alike; each figure is a median over the rounds, and each ratio the
@@ -48,7 +48,7 @@ def main() -> None:
     console = Console()
     results: dict[str, Any] = {"machine": machine(), "quick": arguments.quick}
     console.print(" | ".join(f"{name}: {value}" for name, value in results["machine"].items()))
-    for name in ("steps", "learning", "growth", "streaming"):
+    for name in ("steps", "growth", "streaming"):
         section = importlib.import_module(name)
         with console.status(f"measuring {name} ..."):
             rows = section.measure(quick=arguments.quick)

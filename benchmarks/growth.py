@@ -9,8 +9,8 @@ from measure import Race, compiled, growth_exponent, live_bytes, resident_bytes
 import varfilter as vf
 
 TITLES = {
-    "run": "3a. `run` over T steps (linear: exponent 1)",
-    "stream": "3b. `Stream` after many pushes (flat: nothing grows)",
+    "run": "2a. `run` over T steps (linear: exponent 1)",
+    "stream": "2b. `Stream` after many pushes (flat: nothing grows)",
 }
 COLUMNS = {
     "run": [

@@ -14,7 +14,7 @@ from measure import Race
 
 import varfilter as vf
 
-TITLES = {"pushes": "4. One observation folded in, LinearGaussian 4 x 2"}
+TITLES = {"pushes": "3. One observation folded in, LinearGaussian 4 x 2"}
 COLUMNS = {
     "pushes": [
         ("filter", "filter", "{}"),
