@@ -125,16 +125,16 @@ class KalmanFilter(AbstractFilter):
 
         def at_once() -> tuple[tuple[KalmanCarry, Any], Bool[Array, ""]]:
             swept = sweep(model, carry.state, xs, us, mask)
-            log_evidences = swept.log_evidences
-            lost = jax.vmap(is_lost)(xs, swept.posteriors.mean, log_evidences)
-            bound = jnp.where(mask, finite_bound(log_evidences), 0.0)
-            info = KalmanInfo(jnp.zeros(mask.shape, jnp.int32))
-            filtered = Filtered(
-                swept.priors, swept.posteriors, swept.predictions, bound, info
-            )
-            num_lost = jnp.where(mask[0], 0, carry.num_lost)
-            after = KalmanCarry(swept.last, num_lost)
-            return (after, jax.vmap(keep)(filtered)), swept.holds & ~jnp.any(lost & mask)
+            lost = jax.vmap(is_lost)(xs, swept.posteriors.mean, swept.log_evidences)
+
+            def kept(*beliefs_and_bound: Any) -> Any:
+                return keep(Filtered(*beliefs_and_bound, KalmanInfo(no_losses())))
+
+            bounds = jnp.where(mask, finite_bound(swept.log_evidences), 0.0)
+            beliefs = swept.priors, swept.posteriors, swept.predictions
+            after = KalmanCarry(swept.last, jnp.where(mask[0], no_losses(), carry.num_lost))
+            holds = swept.holds & ~jnp.any(lost & mask)
+            return (after, jax.vmap(kept)(*beliefs, bounds)), holds
 
         def nothing() -> tuple[tuple[KalmanCarry, Any], Bool[Array, ""]]:
             shapes = jax.eval_shape(at_once)
