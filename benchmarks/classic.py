@@ -1,7 +1,7 @@
 """The classic filters beside other people's, on the same numbers: ratios of one run.
 
     pip install 'varfilter[benchmark]'
-    python benchmarks/classic.py [--quick] [--json FILE] [--only kalman fit particles streams memory]
+    python benchmarks/classic.py [--quick] [--json FILE] [--only SECTION ...]
 
 - `kalman`: the evidence and the filtered means of complete sequences, beside dynamax;
 - `fit`: one Adam step on the evidence of 16 sequences, beside dynamax;
@@ -271,8 +271,7 @@ def by_cuthbert(num_particles: int) -> Callable[[jax.Array, jax.Array], jax.Arra
     std = jnp.exp(VOLATILITY.log_std)
 
     def propagate(key: jax.Array, z: jax.Array, given: tuple) -> jax.Array:
-        x, is_first = given
-        return VOLATILITY.factor * z + jnp.where(is_first, 1.0, std) * jax.random.normal(key)
+        return VOLATILITY.factor * z + jnp.where(given[1], 1.0, std) * jax.random.normal(key)
 
     def potential(before: jax.Array, z: jax.Array, given: tuple) -> jax.Array:
         log_variance = z + 2.0 * VOLATILITY.log_noise

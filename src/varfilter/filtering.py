@@ -199,7 +199,7 @@ def _run(
     def keep(filtered: Filtered) -> Any:
         if kept is None or callable(kept):
             return filtered if kept is None else kept(filtered)
-        others = {name: None for name in ("prior", "posterior", "prediction", "info")}
+        others = dict.fromkeys(("prior", "posterior", "prediction", "info"))
         return dataclasses.replace(filtered, **{k: v for k, v in others.items() if k not in kept})
 
     def by_steps() -> tuple[Carry, Any]:

@@ -28,7 +28,6 @@ from varfilter.inference.prior import Prior
 from varfilter.model import AbstractModel, State, driven, prediction
 from varfilter.observation import Observation, observe
 
-
 # Folded into the key of a particle: the draws of its inference, apart from that of z_t.
 INFERENCE = 0x696E6665
 
