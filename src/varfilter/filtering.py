@@ -1,6 +1,7 @@
 """The drivers: `start` a belief, `step` it by one observation, `run` it over a sequence."""
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -70,7 +71,7 @@ def step(
     model: AbstractModel,
     belief: Belief,
     x: Any,
-    key: PRNGKeyArray,
+    key: PRNGKeyArray | None = None,
     *,
     u: Any = None,
     kl_weight: float | Float[Array, ""] = 1.0,
@@ -79,10 +80,10 @@ def step(
 
     Meant to be compiled (`eqx.filter_jit`); `Stream` does so. `key` is the key of the whole
     sequence; step t draws from `fold_in(key, t)`, so that a
-    stream and a scan draw the same numbers.
+    stream and a scan draw the same numbers. A `KalmanFilter` draws nothing and needs none.
     """
     require_fitting(filter, model)
-    require_key(key)
+    key = key_for(filter, key)
     require_belief(filter, model, belief)
     x = require_observations("x", x, model, has_time=False)
     weight = require_weight("kl_weight", kl_weight)
@@ -97,7 +98,7 @@ def run(
     filter: AbstractFilter,
     model: AbstractModel,
     xs: Any,
-    key: PRNGKeyArray,
+    key: PRNGKeyArray | None = None,
     *,
     us: Any = None,
     x0: Any = None,
@@ -106,7 +107,8 @@ def run(
     belief: Belief | None = None,
     complete: bool = False,
     kl_weight: float | Float[Array, ""] = 1.0,
-) -> tuple[Belief, Filtered]:
+    keep: str | Sequence[str] | Callable[[Filtered], Any] | None = None,
+) -> tuple[Belief, Any]:
     """Filter one sequence: `lax.scan` of `step`; each field of the result has time as first axis.
 
     - `xs`: (time, *event), at least one step; NaN or None marks an unobserved element. Whole
@@ -119,11 +121,18 @@ def run(
     - `belief`: go on from an earlier one; two chunks give the numbers of one.
     - `complete`: a promise that no element of `xs` is missing; all frames are then embedded
       at once, before the scan.
+    - `keep`: what to keep of each step, instead of all: names of fields of `Filtered`, such as
+      `"posterior"` (the others are None, but for `bound`, which is always there), or a function of
+      the `Filtered` of one step, such as `lambda filtered: filtered.posterior.mean`. Ten thousand
+      particles and steps are gigabytes; their means are not. Define such a function once: each
+      new one is compiled anew.
+
+    A `KalmanFilter` draws nothing and needs no `key`.
 
     Vmap it over sequences (with one key each) for a batch.
     """
     require_fitting(filter, model)
-    require_key(key)
+    key = key_for(filter, key)
     xs = require_observations("xs", xs, model, observed=observed, complete=complete)
     mask = require_step_mask(mask, xs.shape[0])
     us = require_inputs("us", us, model, xs.shape[:1])
@@ -134,7 +143,29 @@ def run(
     else:
         require_belief(filter, model, belief)
     weight = require_weight("kl_weight", kl_weight)
-    return _run(filter, model, belief, xs, us, mask, key, weight, complete)
+    kept = keep if keep is None or callable(keep) else require_fields(keep)
+    return _run(filter, model, belief, xs, us, mask, key, weight, complete, kept)
+
+
+def key_for(filter: AbstractFilter, key: Any) -> PRNGKeyArray:
+    """Return the key, or one that nothing is drawn by where the filter needs none."""
+    if key is None and not filter.needs_key:
+        return jax.random.key(0)
+    require_key(key)
+    return key
+
+
+def require_fields(keep: Any) -> tuple[str, ...]:
+    """Return the names of the fields to keep, and refuse those that `Filtered` has not."""
+    names = (keep,) if isinstance(keep, str) else tuple(keep)
+    known = tuple(field.name for field in dataclasses.fields(Filtered))
+    for name in names:
+        if name not in known:
+            raise ValueError(
+                f"`keep` must be names of fields of `Filtered` ({', '.join(known)}), or a function"
+                f" of one; got {name!r}."
+            )
+    return names
 
 
 def require_belief(filter: AbstractFilter, model: AbstractModel, belief: Any) -> None:
@@ -161,10 +192,24 @@ def _run(
     key: PRNGKeyArray,
     kl_weight: float | Float[Array, ""],
     complete: bool,
-) -> tuple[Belief, Filtered]:
+    kept: tuple[str, ...] | Callable[[Filtered], Any] | None,
+) -> tuple[Belief, Any]:
     seen = embed_ahead(model, xs) if complete else xs
-    belief, (filtered, _) = filter_steps(filter, model, belief, seen, us, mask, key, kl_weight)
-    return belief, filtered
+
+    def keep(filtered: Filtered) -> Any:
+        if kept is None or callable(kept):
+            return filtered if kept is None else kept(filtered)
+        others = dict.fromkeys(("prior", "posterior", "prediction", "info"))
+        return dataclasses.replace(filtered, **{k: v for k, v in others.items() if k not in kept})
+
+    def by_steps() -> tuple[Carry, Any]:
+        last, (found, _) = filter_steps(
+            filter, model, belief, seen, us, mask, key, kl_weight, keep=keep
+        )
+        return last.carry, found
+
+    carry, found = filter.sweep(model, belief.carry, xs, us, mask, keep=keep, by_steps=by_steps)
+    return Belief(carry, belief.t + jnp.sum(mask, dtype=jnp.int32)), found
 
 
 def filter_steps(
@@ -178,8 +223,9 @@ def filter_steps(
     kl_weight: float | Float[Array, ""] = 1.0,
     *,
     look: Callable[[Belief], Any] = lambda _: None,
-) -> tuple[Belief, tuple[Filtered, Any]]:
-    """Return the last belief, and of each step what was filtered and `look(belief)` before it.
+    keep: Callable[[Filtered], Any] = lambda filtered: filtered,
+) -> tuple[Belief, tuple[Any, Any]]:
+    """Return the last belief, and of each step `keep(filtered)` and `look(belief)` before it.
 
     `run` without its checks, for functions that are compiled; padded steps have a `bound` of 0.
     What is looked at knows the input of its step already, but not the observation.
@@ -191,7 +237,7 @@ def filter_steps(
         looked = look(Belief(carry, belief.t))
         carry, filtered = filter.step(model, carry, x, key, kl_weight=kl_weight)
         bound = jnp.where(exists, filtered.bound, 0.0)
-        return carry, (eqx.tree_at(lambda f: f.bound, filtered, bound), looked)
+        return carry, (keep(eqx.tree_at(lambda f: f.bound, filtered, bound)), looked)
 
     return scan_steps(take, belief, (xs, us), mask, key)
 
