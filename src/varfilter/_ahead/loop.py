@@ -98,15 +98,32 @@ def _execute(
     for stage in plan.stages:
         _compute(plan, stage.ahead, values)
         for leaf in stage.shifted:
-            after, first = read(plan.after[leaf]), init[leaf][None]
-            parts = [after[1:], first] if reverse else [first, after[:-1]]
-            values[plan.carry[leaf]] = jnp.concatenate(parts)
-            last[leaf] = after[0 if reverse else -1]
+            before, last[leaf] = _shifted(
+                init[leaf], *map(read, plan.sources(leaf)), reverse=reverse
+            )
+            values[plan.carry[leaf]] = before
         if stage.loop is not None:
             carry, kept = _loop(plan, stage.loop, values, init, length=length, reverse=reverse)
             last.update(zip(stage.loop.leaves, carry, strict=True))
             values.update(zip(stage.loop.kept, kept, strict=True))
     return [last[i] for i in range(len(init))], [read(atom) for atom in plan.ys]
+
+
+def _shifted(first: Any, *sources: Any, reverse: bool) -> tuple[Any, Any]:
+    """What a leaf is before each step, and after the last, given what it is made of.
+
+    That is its value after each step; or a mask and a value, which it takes where the mask holds.
+    """
+    if reverse:
+        before, last = _shifted(first, *(source[::-1] for source in sources), reverse=False)
+        return before[::-1], last
+    *masks, after = sources
+    every = jnp.concatenate([first[None], after])
+    if masks:
+        steps = jnp.arange(1, len(after) + 1)
+        taken = jax.lax.cummax(jnp.where(masks[0], steps, 0))
+        every = every[jnp.concatenate([jnp.zeros_like(taken, shape=1), taken])]
+    return every[:-1], every[-1]
 
 
 def _compute(plan: Plan, equations: list[JaxprEqn], values: dict[Var, Any]) -> None:

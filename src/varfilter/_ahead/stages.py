@@ -57,10 +57,7 @@ class Plan:
         computed = [variable for equation in jaxpr.eqns for variable in equation.outvars]
         self._order = {variable: i for i, variable in enumerate([*jaxpr.invars, *computed])}
         self._choice = 1 << num_carry
-        # What never changes is as good as a constant.
-        self.constant = [
-            i for i, (a, b) in enumerate(zip(self.carry, self.after, strict=True)) if a is b
-        ]
+        self.constant, self.held = self._unmoved()
         self.fixed = self._fixed()
         self._needs = self._needs_of_carry()
         self.stages = list(self._stages())
@@ -68,6 +65,29 @@ class Plan:
     def in_order(self, variables: set[Var]) -> list[Var]:
         """The variables in the order in which the step computes them."""
         return sorted(variables, key=self._order.__getitem__)
+
+    def _unmoved(self) -> tuple[list[int], dict[int, tuple[Var, Var | Literal]]]:
+        """Leaves that never change, and leaves that stay as they are where a mask is False.
+
+        The first are as good as constants. The others are (mask, value): unless their value
+        depends on them, they need no loop, as padded steps are no reason for one.
+        """
+        constant: list[int] = []
+        held: dict[int, tuple[Var, Var | Literal]] = {}
+        for leaf, (before, after) in enumerate(zip(self.carry, self.after, strict=True)):
+            sources = {before} if after is before else set()
+            if isinstance(after, Var) and after in self._source:
+                equation = self.jaxpr.eqns[self._source[after]]
+                is_select = equation.primitive.name == "select_n" and len(equation.invars) == 3
+                if is_select and equation.invars[1] is before:
+                    mask, _, value = equation.invars
+                    sources = {value}
+                    if isinstance(mask, Var) and not mask.aval.shape:
+                        held[leaf] = mask, value
+            if sources == {before}:
+                constant.append(leaf)
+                held.pop(leaf, None)
+        return constant, held
 
     def _fixed(self) -> set[Var]:
         """The variables that are the same at every step."""
@@ -105,9 +125,9 @@ class Plan:
             if number == len(levels) - 1:
                 targets += chosen
             later = [leaf for level in levels[number + 1 :] for part in level for leaf in part]
-            wanted = [*self.ys, *(self.after[leaf] for leaf in later)]
+            wanted = [*self.ys, *(atom for leaf in later for atom in self.sources(leaf))]
             body, outside = self._body(looped, targets, known)
-            ready = [*outside, *(self.after[leaf] for leaf in shifted)]
+            ready = [*outside, *(atom for leaf in shifted for atom in self.sources(leaf))]
             ahead, _ = self._needed(ready, known.__contains__)
             known.update(variable for equation in ahead for variable in equation.outvars)
             known.update(self.carry[leaf] for leaf in shifted)
@@ -172,6 +192,8 @@ class Plan:
         """
         moving = [i for i in range(len(self.carry)) if i not in self.constant]
         reach = {i: self._needs_of(self.after[i]) for i in moving}
+        for leaf, (mask, value) in self.held.items():
+            reach[leaf] = self._needs_of(mask) | self._needs_of(value)
         loops = {i for i in moving if reach[i] & self._choice}
         for middle in moving:
             for i in moving:
@@ -198,6 +220,10 @@ class Plan:
             )
             for level in range(top, -1, -1)
         ]
+
+    def sources(self, leaf: int) -> tuple[Var | Literal, ...]:
+        """What a leaf is made of at each step: its value, or a mask and a value."""
+        return self.held.get(leaf, (self.after[leaf],))
 
     def _needs_of(self, atom: Var | Literal) -> int:
         return 0 if isinstance(atom, Literal) else self._needs[atom]

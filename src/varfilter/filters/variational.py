@@ -167,7 +167,9 @@ class VariationalFilter(AbstractFilter):
             model, carry.state, carry.memory, observation, key_infer, kl_weight=kl_weight
         )
         prior = model.prior(carry.state)
-        posterior = select(observation.is_seen, inferred.posterior, prior)
+        posterior = inferred.posterior
+        if not isinstance(x, Observation):  # which is complete
+            posterior = select(observation.is_seen, posterior, prior)
         values = free_energy(
             posterior, model, carry.state, observation.x, key_sample,
             prior=prior, num_samples=self.num_samples, kl_weight=kl_weight,
