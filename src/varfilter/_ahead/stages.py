@@ -75,18 +75,17 @@ class Plan:
         constant: list[int] = []
         held: dict[int, tuple[Var, Var | Literal]] = {}
         for leaf, (before, after) in enumerate(zip(self.carry, self.after, strict=True)):
-            sources = {before} if after is before else set()
-            if isinstance(after, Var) and after in self._source:
-                equation = self.jaxpr.eqns[self._source[after]]
-                is_select = equation.primitive.name == "select_n" and len(equation.invars) == 3
-                if is_select and equation.invars[1] is before:
-                    mask, _, value = equation.invars
-                    sources = {value}
-                    if isinstance(mask, Var) and not mask.aval.shape:
-                        held[leaf] = mask, value
-            if sources == {before}:
+            if after is before or 0 in before.aval.shape:
                 constant.append(leaf)
-                held.pop(leaf, None)
+            elif isinstance(after, Var) and after in self._source:
+                equation = self.jaxpr.eqns[self._source[after]]
+                if equation.primitive.name != "select_n" or equation.invars[1] is not before:
+                    continue
+                mask, _, *values = equation.invars
+                if values == [before]:
+                    constant.append(leaf)
+                elif len(values) == 1 and isinstance(mask, Var) and not mask.aval.shape:
+                    held[leaf] = mask, values[0]
         return constant, held
 
     def _fixed(self) -> set[Var]:
@@ -261,8 +260,8 @@ class Plan:
         """About how much one step of one sequence holds outside of the loops."""
         total, largest = 0, 0
         for stage in self.stages:
-            sizes = [num_bytes(v) for eqn in stage.ahead for v in eqn.outvars]
-            largest = max([largest, *sizes])
+            moving = [v for eqn in stage.ahead for v in eqn.outvars if v not in self.fixed]
+            largest = max([largest, *map(num_bytes, moving)])
             if stage.loop is not None:
                 total += sum(map(num_bytes, stage.loop.scanned + stage.loop.kept))
         return total + 2 * largest
