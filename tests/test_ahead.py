@@ -54,7 +54,8 @@ def with_choices(carry, inputs):
     """A `cond` and a `while` on what is known, and a `cond` on what is not."""
     (h, z), (x, exists, t) = carry, inputs
     y = jax.lax.cond(exists, lambda: U @ x, lambda: x)
-    _, y = jax.lax.while_loop(lambda c: c[0] < t, lambda c: (c[0] + 1, 0.5 * c[1]), (0, y))
+    _, scale = jax.lax.while_loop(lambda c: c[0] < t, lambda c: (c[0] + 1, 0.5 * c[1]), (0, 1.0))
+    y = scale * y
     z = jax.lax.cond(jnp.sum(z) > 0, lambda: V @ (z + h), lambda: y - z)
     return (jnp.tanh(W @ h + x), z), (y, z)
 
