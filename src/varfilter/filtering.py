@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from varfilter._ahead import scan_ahead
 from varfilter._arguments import kind, require_key, require_weight
 from varfilter._tree import select, strong
 from varfilter.contracts import (
@@ -252,12 +253,16 @@ def scan_steps(
     """Loop over time: return the last belief, and what was kept of each step, time first.
 
     `take(belief, x, exists, key_t)` returns the carry after the step and what is to be kept of
-    it; `key_t` is `fold_in(key, t)`. Where a step does not exist the belief stays as it was.
+    it; `key_t` is `fold_in(key, t)`. Where a step does not exist the belief stays as it was. What
+    does not have to wait for the step before is computed for all steps at once (`scan_ahead`).
     """
 
-    def masked_step(belief: Belief, x_and_exists: Any) -> tuple[Belief, Any]:
-        x, exists = x_and_exists
-        carry, kept = take(belief, x, exists, jax.random.fold_in(key, belief.t))
-        return select(exists, Belief(carry, belief.t + 1), belief), kept
+    def masked_step(carry: Carry, inputs: Any) -> tuple[Carry, Any]:
+        x, exists, t = inputs
+        after, kept = take(Belief(carry, t), x, exists, jax.random.fold_in(key, t))
+        return select(exists, after, carry), kept
 
-    return jax.lax.scan(masked_step, belief, (xs, mask))
+    counts = jnp.cumsum(mask.astype(belief.t.dtype))
+    ts = belief.t + counts - mask.astype(belief.t.dtype)
+    carry, kept = scan_ahead(masked_step, belief.carry, (xs, mask, ts))
+    return Belief(carry, belief.t + counts[-1]), kept

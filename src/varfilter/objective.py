@@ -1,5 +1,6 @@
 """The step free energy: the one place where the evidence bound is written."""
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -46,14 +47,25 @@ def free_energy(
     if is_paired:
         pairs = jax.vmap(lambda k: distributions.sample_pair(q, k))(keys)
         zs = jax.tree.map(lambda one, other: jnp.concatenate([one, other]), *pairs)
+        z = jax.tree.map(lambda leaf: leaf[0], zs)
     else:
         zs = jax.vmap(lambda k: distributions.sample(q, k))(keys)
-    log_likelihood = jax.vmap(lambda z: distributions.log_prob(model.emission(state, z), x))(zs)
-    reconstruction = -jnp.mean(log_likelihood)
+        # By itself: who needs no more than the one draw does not pay for the others, and what the
+        # emission and the recurrence both make of it is computed once.
+        z = distributions.sample(q, keys[0])
+
+    def mean_over_draws(function: Callable[[Latent], Array]) -> Float[Array, ""]:
+        if num_samples == 1 and not is_paired:
+            return function(z)
+        return jnp.mean(jax.vmap(function)(zs))
+
+    reconstruction = -mean_over_draws(
+        lambda z: distributions.log_prob(model.emission(state, z), x),
+    )
     if distributions.has_analytic_kl(q, p):
         kl = distributions.kl(q, p)
     else:
-        log_ratio = jax.vmap(lambda z: distributions.log_prob(q, z) - distributions.log_prob(p, z))
-        kl = jnp.mean(log_ratio(zs))
-    z = jax.tree.map(lambda leaf: leaf[0], zs)
+        kl = mean_over_draws(
+            lambda z: distributions.log_prob(q, z) - distributions.log_prob(p, z),
+        )
     return FreeEnergy(reconstruction + kl_weight * kl, reconstruction, kl, z)

@@ -176,10 +176,13 @@ def log_window_mass(
     # Narrow: phi(c) times the integral of exp(-c u - u^2 / 2) over [-h, h], by quadrature.
     h = jnp.where(narrow, half, 0.25)
     c = jnp.where(narrow, distance, zero)
-    u = h[..., None] * jnp.asarray(_NODES, centre.dtype).reshape((1,) * centre.ndim + (-1,))
-    integrand = jnp.exp(-c[..., None] * u - 0.5 * u**2)
-    weights = jnp.asarray(_WEIGHTS, centre.dtype)
-    log_narrow = -0.5 * c**2 - LOG_SQRT_2PI + jnp.log(h) + jnp.log(integrand @ weights)
+    # Node by node: a product with the weights would be a kernel of its own, of ten times the size,
+    # and some accelerators round the factors of a product to 10 bits.
+    integral = zero
+    for node, weight in zip(_NODES.tolist(), _WEIGHTS.tolist(), strict=True):
+        u = h * node
+        integral = integral + weight * jnp.exp(-c * u - 0.5 * u**2)
+    log_narrow = -0.5 * c**2 - LOG_SQRT_2PI + jnp.log(h) + jnp.log(integral)
 
     # Around the mean: one minus the two tails.
     h = jnp.where(inside, half, 1.0)

@@ -117,6 +117,22 @@ class AbstractFilter(eqx.Module):
         """
         return by_steps()
 
+    def follow(
+        self,
+        model: AbstractModel,
+        carry: Carry,
+        x: Float[Array, " *event"] | Observation,
+        key: PRNGKeyArray,
+        *,
+        kl_weight: float | Float[Array, ""] = 1.0,
+    ) -> tuple[Carry, Filtered]:
+        """Step as learning does: `step`, or a cheaper one that need not outlive x_t.
+
+        A live belief has to come back from any observation, and asks at each step whether it
+        must. Learning skips an update whose gradient is not finite, and reads the bound alone.
+        """
+        return self.step(model, carry, x, key, kl_weight=kl_weight)
+
     @abstractmethod
     def draw(self, model: AbstractModel, carry: Carry, key: PRNGKeyArray) -> State:
         """Draw a model state to forecast from."""

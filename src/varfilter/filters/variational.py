@@ -22,7 +22,7 @@ from varfilter.filters.recovery import (
 from varfilter.inference.base import AbstractInference, Inferred, Memory
 from varfilter.model import AbstractModel, Latent, State, driven, prediction
 from varfilter.objective import FreeEnergy, free_energy
-from varfilter.observation import Observation, observe
+from varfilter.observation import Observation, draw_missing, observe
 
 
 class VariationalCarry(eqx.Module):
@@ -130,6 +130,27 @@ class VariationalFilter(AbstractFilter):
         after = VariationalCarry(state, memory, num_lost)
         return started_anew(after, lambda: self.init(model), model, seen, trace.key), filtered
 
+    def follow(
+        self,
+        model: AbstractModel,
+        carry: VariationalCarry,
+        x: Float[Array, " *event"] | Observation,
+        key: PRNGKeyArray,
+        *,
+        kl_weight: float | Float[Array, ""] = 1.0,
+    ) -> tuple[VariationalCarry, Filtered]:
+        """Predict, update, advance; without a prediction of x_t, which learning does not read."""
+        trace = self.trace(model, carry, x, key, kl_weight=kl_weight)
+        told = draw_missing(model, carry.state, trace.z, x, trace.key)
+        state = model.advance(carry.state, trace.z, told.features)
+        values = trace.free_energy
+        info = VariationalInfo(
+            values.total, values.reconstruction, values.kl, self.free_energies(trace), no_losses()
+        )
+        prior = model.prior(carry.state)
+        filtered = Filtered(prior, trace.posterior, None, -values.total, info)
+        return VariationalCarry(state, trace.inferred.memory, carry.num_lost), filtered
+
     def trace(
         self,
         model: AbstractModel,
@@ -146,7 +167,9 @@ class VariationalFilter(AbstractFilter):
             model, carry.state, carry.memory, observation, key_infer, kl_weight=kl_weight
         )
         prior = model.prior(carry.state)
-        posterior = select(observation.is_seen, inferred.posterior, prior)
+        posterior = inferred.posterior
+        if not isinstance(x, Observation):  # which is complete
+            posterior = select(observation.is_seen, posterior, prior)
         values = free_energy(
             posterior, model, carry.state, observation.x, key_sample,
             prior=prior, num_samples=self.num_samples, kl_weight=kl_weight,

@@ -83,8 +83,8 @@ class MLPPosterior(eqx.Module):
 
     def __call__(self, prior: Any, state: State, observation: Observation) -> Any:
         """Return q(z_t | x_t, state_t)."""
-        inputs = jnp.concatenate([jnp.ravel(observation.filled), flat(state)])
-        return posterior_like(self.like, self.out(self.trunk(inputs)))
+        hidden = self.trunk(jnp.ravel(observation.filled), flat(state))
+        return posterior_like(self.like, self.out(hidden))
 
 
 def posterior_like(like: Signature, parameters: Float[Array, " size"]) -> Any:

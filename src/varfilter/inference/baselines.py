@@ -57,8 +57,7 @@ class VRNNPosterior(eqx.Module):
 
     def __call__(self, prior: Normal, state: VRNNState, observation: Observation) -> Normal:
         """Return q(z_t | x_t, h_{t-1}, u_t)."""
-        inputs = [observation.features.units, state.hidden, state.u]
-        return self.out(self.trunk(jnp.concatenate(inputs)))
+        return self.out(self.trunk(observation.features.units, state.hidden, state.u))
 
 
 class SRNNPosterior(eqx.Module):
@@ -90,8 +89,7 @@ class SRNNPosterior(eqx.Module):
 
     def __call__(self, prior: Normal, state: SRNNState, observation: Observation) -> Normal:
         """Return q(z_t | x_t, h_t, u_t)."""
-        inputs = jnp.concatenate([jnp.ravel(observation.filled), state.hidden, state.u])
-        return self.out(self.trunk(inputs))
+        return self.out(self.trunk(jnp.ravel(observation.filled), state.hidden, state.u))
 
 
 class SRNNResidualPosterior(eqx.Module):
@@ -134,10 +132,9 @@ class SRNNResidualPosterior(eqx.Module):
 
     def __call__(self, prior: Normal, state: SRNNState, observation: Observation) -> Normal:
         """Return q(z_t | x_t, h_t, z_{t-1}, u_t)."""
-        inputs = jnp.concatenate([jnp.ravel(observation.filled), state.hidden, state.u])
-        seen = jnp.concatenate([self.trunk(inputs), state.z])
-        mean = prior.mean + self.mean(self.mean_hidden(seen))
-        return Normal(mean, self.log_var(self.log_var_hidden(seen))).stabilised()
+        seen = self.trunk(jnp.ravel(observation.filled), state.hidden, state.u), state.z
+        mean = prior.mean + self.mean(self.mean_hidden(*seen))
+        return Normal(mean, self.log_var(self.log_var_hidden(*seen))).stabilised()
 
 
 class SVGPosterior(eqx.Module):

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from varfilter._ahead import scan_ahead
 from varfilter._arguments import kind, require_key, require_positive
 from varfilter._tree import detach, flat_size
 from varfilter.contracts import FirstStep, first_step
@@ -51,7 +52,7 @@ class Iterative(AbstractInference):
     is_local: ClassVar[bool] = True
     signal: Any
     normalize: Callable[[Array], Array]
-    trunk: Callable[[Array], Array]
+    trunk: Callable[..., Array]
     update: Any
     encode_observation: bool = eqx.field(static=True)
     num_iterations: int = eqx.field(static=True)
@@ -132,21 +133,22 @@ class Iterative(AbstractInference):
             return self.revise(record, observation), (record, value)
 
         iterations = jnp.arange(self.num_iterations)
-        q, (records, values) = jax.lax.scan(iterate, prior, iterations)
+        q, (records, values) = scan_ahead(iterate, prior, iterations)
         return Inferred(q, memory, values, records)
 
     def revise(self, record: Record, observation: Observation) -> Any:
         """Make one update: the only place where the network is called."""
         inputs = self._inputs(record.signal, record.q, observation.filled)
-        return self.update(self.trunk(inputs), record.q, record.signal)
+        return self.update(self.trunk(*inputs), record.q, record.signal)
 
-    def _inputs(self, signal: Any, q: Any, x: Float[Array, " *event"]) -> Float[Array, " inputs"]:
-        """What the network sees: each term normalised by itself, and x_t as it is."""
-        terms = jax.tree.leaves(signal) + jax.tree.leaves(q)
-        inputs = [self.normalize(jnp.ravel(term)) for term in terms]
-        if self.encode_observation:
-            inputs.append(jnp.ravel(x))
-        return jnp.concatenate(inputs)
+    def _inputs(self, signal: Any, q: Any, x: Float[Array, " *event"]) -> tuple[Array, ...]:
+        """What the network sees: all terms, each normalised by itself, and x_t as it is."""
+        terms = [jnp.ravel(term) for term in jax.tree.leaves(signal) + jax.tree.leaves(q)]
+        if len({term.size for term in terms}) == 1:  # all at once: fewer and larger kernels
+            inputs = jnp.ravel(jax.vmap(self.normalize)(jnp.stack(terms)))
+        else:
+            inputs = jnp.concatenate([self.normalize(term) for term in terms])
+        return (inputs, jnp.ravel(x)) if self.encode_observation else (inputs,)
 
     def _input_sizes(self, model: AbstractModel, shapes: FirstStep) -> tuple[int, int]:
         """How many numbers the network is told of, and how many the normalisation makes of them."""

@@ -9,8 +9,8 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from varfilter._arguments import listed, require_weight
-from varfilter.filtering import run
-from varfilter.filters.base import AbstractFilter, Filtered
+from varfilter.filtering import Belief, scan_steps, start
+from varfilter.filters.base import AbstractFilter
 from varfilter.filters.variational import VariationalFilter, VariationalInfo
 from varfilter.inference.base import draws_without_gradient, undeclared_families
 from varfilter.learning.state import (
@@ -26,6 +26,7 @@ from varfilter.learning.state import (
     require_sequences,
 )
 from varfilter.model import AbstractModel
+from varfilter.observation import embed_ahead
 
 
 class EndToEnd(eqx.Module):
@@ -109,12 +110,12 @@ def _require_gradient(model: AbstractModel, filter: AbstractFilter) -> None:
 def _update(
     learner: EndToEnd, state: LearnerState, batch: Sequences, key: PRNGKeyArray, kl_weight: Array
 ) -> tuple[LearnerState, Metrics]:
-    def loss(modules: tuple[AbstractModel, AbstractFilter]) -> tuple[Float[Array, ""], Filtered]:
-        filtered = filter_batch(*modules, batch, key, kl_weight, complete=learner.complete)
-        return masked_mean(-filtered.bound, batch.mask), filtered
+    def loss(modules: tuple[AbstractModel, AbstractFilter]) -> tuple[Float[Array, ""], Any]:
+        bound, info = filter_batch(*modules, batch, key, kl_weight, complete=learner.complete)
+        return masked_mean(-bound, batch.mask), averages(bound, info, batch.mask)
 
     modules = (state.model, state.filter)
-    gradients, filtered = eqx.filter_grad(loss, has_aux=True)(modules)
+    gradients, reported = eqx.filter_grad(loss, has_aux=True)(modules)
     theta_gradient, phi_gradient = gradients
     model, theta_state, theta_skipped = guarded_update(
         learner.theta, state.theta_state, state.model, theta_gradient
@@ -124,7 +125,7 @@ def _update(
     )
     num_skipped = theta_skipped.astype(jnp.int32) + phi_skipped.astype(jnp.int32)
     metrics = Metrics(
-        **averages(filtered, batch.mask),
+        **reported,
         theta_gradient_norm=gradient_norm(theta_gradient),
         phi_gradient_norm=gradient_norm(phi_gradient),
         num_skipped=num_skipped,
@@ -140,25 +141,28 @@ def filter_batch(
     kl_weight: float | Array = 1.0,
     *,
     complete: bool = False,
-) -> Filtered:
-    """Filter each sequence with a key of its own; every field gets the axes (batch, time)."""
+) -> tuple[Float[Array, "batch time"], Any]:
+    """Filter each sequence with a key of its own; return the bound of each step, and its info."""
 
     def sequence(
         xs: Array, mask: Array, x0: Array | None, us: Array | None, key: PRNGKeyArray
-    ) -> Filtered:
-        return run(
-            filter, model, xs, key,
-            us=us, x0=x0, mask=mask, complete=complete, kl_weight=kl_weight,
-        )[1]  # fmt: skip
+    ) -> tuple[Array, Any]:
+        def take(belief: Belief, x_and_u: Any, exists: Array, key: PRNGKeyArray) -> Any:
+            x, u = x_and_u
+            carry = belief.carry if u is None else filter.drive(model, belief.carry, u)
+            carry, filtered = filter.follow(model, carry, x, key, kl_weight=kl_weight)
+            return carry, (filtered.bound, filtered.info)
+
+        seen = embed_ahead(model, xs) if complete else xs
+        return scan_steps(take, start(filter, model, x0, key), (seen, us), mask, key)[1]
 
     keys = jax.random.split(key, batch.xs.shape[0])
     return jax.vmap(sequence)(batch.xs, batch.mask, batch.x0, batch.us, keys)
 
 
-def averages(filtered: Filtered, mask: Array) -> dict[str, Any]:
+def averages(bound: Float[Array, "batch time"], info: Any, mask: Array) -> dict[str, Any]:
     """Average over the steps what `Metrics` reports."""
-    free_energy = masked_mean(-filtered.bound, mask)
-    info = filtered.info
+    free_energy = masked_mean(-bound, mask)
     if not isinstance(info, VariationalInfo):
         return {
             "free_energy": free_energy,

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from varfilter._ahead import scan_ahead
 from varfilter._tree import select
 from varfilter.model import AbstractModel, Latent, State, driven
 
@@ -75,7 +76,7 @@ def _adjoints(model: AbstractModel, transitions: Transition, gradients: Any) -> 
         return jax.tree.map(jnp.add, gradient, carried), after
 
     none = jax.tree.map(lambda leaf: jnp.zeros_like(leaf[0]), gradients)
-    return jax.lax.scan(step, none, (transitions, features, gradients), reverse=True)
+    return scan_ahead(step, none, (transitions, features, gradients), reverse=True)
 
 
 def _advance(model: AbstractModel, transition: Transition) -> State:

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Key, PRNGKeyArray
 
+from varfilter._ahead import scan_ahead
 from varfilter._arguments import require_positive, require_weight
 from varfilter.devices import spread
 from varfilter.filtering import FIRST, Belief, scan_steps
@@ -169,7 +170,7 @@ def _update(
             carry, outputs = phi_step(eqx.combine(dynamic, static), piece)
             return eqx.filter(carry, eqx.is_array), outputs
 
-        dynamic, (norms, skips) = jax.lax.scan(scanned, dynamic, slices)
+        dynamic, (norms, skips) = scan_ahead(scanned, dynamic, slices)
         filter, phi_state = eqx.combine(dynamic, static)
         phi_norm, num_skipped = jnp.mean(norms), num_skipped + jnp.sum(skips)
 
@@ -324,11 +325,11 @@ def _random_slices(tree: Any, num_slices: int, key: PRNGKeyArray) -> Any:
     batch, time = jax.tree.leaves(tree)[0].shape[:2]
     count = batch * time
     size = -(-count // num_slices)
-    order = jnp.arange(count) if num_slices == 1 else jax.random.permutation(key, count)
-    order = jnp.resize(order, (num_slices, size))
+    order = jnp.resize(jax.random.permutation(key, count), (num_slices, size))
 
     def cut(leaf: Array) -> Array:
-        return leaf.reshape(count, *leaf.shape[2:])[order]
+        flat = leaf.reshape(count, *leaf.shape[2:])
+        return flat[None] if num_slices == 1 else flat[order]
 
     # A slice takes problems from all devices: unless told otherwise, each would learn all of it.
     return spread(jax.tree.map(cut, tree), axis=1)

@@ -65,7 +65,7 @@ class InputEffect(eqx.Module):
 
     def __call__(self, latent: Normal, u: Float[Array, " inputs"]) -> Normal:
         """Return the distribution of the latent, now that the input is known."""
-        moved = self.out(self.hidden(jnp.concatenate([latent.mean, u])))
+        moved = self.out(self.hidden(latent.mean, u))
         mean, log_var = jnp.split(moved, 2)
         return Normal(latent.mean + mean, latent.log_var + log_var).stabilised()
 
@@ -139,7 +139,7 @@ class DeepMarkov(AbstractModel):
 
     def emission(self, state: DeepMarkovState, z: Float[Array, " latent"]) -> Any:
         """p(x_t | z_t, u_t)."""
-        return self.head(self.decoder(jnp.concatenate([z, state.u])))
+        return self.head(self.decoder(z, state.u))
 
     def advance(
         self, state: DeepMarkovState, z: Float[Array, " latent"], features: None

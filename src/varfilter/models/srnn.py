@@ -99,12 +99,11 @@ class SRNN(AbstractModel):
 
     def prior(self, state: SRNNState) -> Normal:
         """p(z_t | z_{t-1}, x_<t, u_<=t)."""
-        inputs = jnp.concatenate([state.hidden, state.z, state.u])
-        return self.prior_head(self.prior_trunk(inputs))
+        return self.prior_head(self.prior_trunk(state.hidden, state.z, state.u))
 
     def emission(self, state: SRNNState, z: Float[Array, " latent"]) -> Any:
         """p(x_t | z_t, x_<t, u_<=t)."""
-        return self.head(self.decoder(jnp.concatenate([state.hidden, z, state.u])))
+        return self.head(self.decoder(state.hidden, z, state.u))
 
     def advance(self, state: SRNNState, z: Array, features: Array) -> SRNNState:
         """Feed x_t and u_t to the LSTM; keep z_t."""

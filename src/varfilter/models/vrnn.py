@@ -109,12 +109,11 @@ class VRNN(AbstractModel):
 
     def prior(self, state: VRNNState) -> Normal:
         """p(z_t | h_{t-1}, u_t)."""
-        return self.prior_head(self.prior_trunk(jnp.concatenate([state.hidden, state.u])))
+        return self.prior_head(self.prior_trunk(state.hidden, state.u))
 
     def emission(self, state: VRNNState, z: Float[Array, " latent"]) -> Any:
         """p(x_t | z_t, h_{t-1}, u_t)."""
-        inputs = [self.latent_features(z), state.hidden, state.u]
-        return self.head(self.decoder(jnp.concatenate(inputs)))
+        return self.head(self.decoder(self.latent_features(z), state.hidden, state.u))
 
     def advance(self, state: VRNNState, z: Array, features: VRNNFeatures) -> VRNNState:
         """Feed φ_x(x_t), φ_z(z_t) and u_t to the LSTM."""

@@ -19,8 +19,28 @@ def linear(in_size: int, out_size: int, *, gain: float = 1.0, key: PRNGKeyArray)
     )
 
 
+def in_parts(layer: eqx.nn.Linear, *parts: Float[Array, " _part"]) -> Float[Array, " out"]:
+    """Compute W [x_1, x_2, ...] + b as b + W_1 x_1 + W_2 x_2 + ..., a product for each part.
+
+    A filter then multiplies a part that is known for all steps, as the state of an LSTM over x
+    alone is, ahead of its loop (`_ahead.py`), and a gradient in one part needs no product with
+    the others.
+    """
+    assert layer.bias is not None
+    total, begin = layer.bias, 0
+    for part in parts:
+        end = begin + part.size
+        if part.size:
+            total = total + layer.weight[:, begin:end] @ part
+        begin = end
+    return total
+
+
 class Dense(eqx.Module):
-    """`num_layers` hidden layers of one size, each followed by `activation`; no output layer."""
+    """`num_layers` hidden layers of one size, each followed by `activation`; no output layer.
+
+    Its input may come in parts, which are joined in their order.
+    """
 
     layers: tuple[eqx.nn.Linear, ...]
     activation: Callable[[Array], Array] = eqx.field(static=True)
@@ -45,18 +65,18 @@ class Dense(eqx.Module):
         self.activation = activation
         self.out_size = sizes[-1]
 
-    def __call__(self, x: Float[Array, " in"]) -> Float[Array, " hidden"]:
+    def __call__(self, *parts: Float[Array, " _part"]) -> Float[Array, " hidden"]:
         """Compute the last hidden layer's units."""
         for layer in self.layers:
-            x = self.activation(layer(x))
-        return x
+            parts = (self.activation(in_parts(layer, *parts)),)
+        return parts[0] if len(parts) == 1 else jnp.concatenate(parts)
 
 
 class HighwayTrunk(eqx.Module):
     """h' = g * carry(h) + (1 - g) * elu(W h + b), with g = sigmoid(W_g h + b_g).
 
     The gate multiplies the carry path. In the first layer `carry` is a linear map that brings
-    the input to `hidden_size`; in the others it is the identity.
+    the input to `hidden_size`; in the others it is the identity. The input may come in parts.
     """
 
     carry: eqx.nn.Linear
@@ -76,10 +96,11 @@ class HighwayTrunk(eqx.Module):
             for size, k in zip(sizes, jax.random.split(key_gates, num_layers), strict=True)
         )
 
-    def __call__(self, x: Float[Array, " in"]) -> Float[Array, " hidden"]:
+    def __call__(self, *parts: Float[Array, " _part"]) -> Float[Array, " hidden"]:
         """Compute the last layer's units."""
-        for index, (layer, gate) in enumerate(zip(self.layers, self.gates, strict=True)):
-            carried = self.carry(x) if index == 0 else x
-            g = jax.nn.sigmoid(gate(x))
-            x = g * carried + (1.0 - g) * jax.nn.elu(layer(x))
-        return x
+        carried = in_parts(self.carry, *parts)
+        for layer, gate in zip(self.layers, self.gates, strict=True):
+            g = jax.nn.sigmoid(in_parts(gate, *parts))
+            carried = g * carried + (1.0 - g) * jax.nn.elu(in_parts(layer, *parts))
+            parts = (carried,)
+        return carried
