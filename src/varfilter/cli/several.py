@@ -13,9 +13,9 @@ from rich.live import Live
 from rich.table import Table
 
 from varfilter._arguments import require_positive
-from varfilter._text import pasteable, printable
+from varfilter._text import pasteable, printable, say, tell
+from varfilter.cli.exits import STOPPED, Stopping
 from varfilter.cli.options import Target, TrainOptions
-from varfilter.cli.output import say, tell
 from varfilter.cli.overview import Correction, overview
 from varfilter.cli.overview import say as say_overview
 from varfilter.cli.progress import (
@@ -27,10 +27,9 @@ from varfilter.cli.progress import (
     scored_part,
     written_duration,
 )
-from varfilter.cli.stopping import STOPPED, Stopping
 from varfilter.media import load
 from varfilter.runs.folder import is_run
-from varfilter.runs.judgements import collapse, rise
+from varfilter.runs.metrics import collapse, rise
 from varfilter.runs.plan import plan_run, updates_made
 from varfilter.runs.run import Run
 from varfilter.runs.scores import judged_run
