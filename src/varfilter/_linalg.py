@@ -1,9 +1,10 @@
 """Factorisations of small matrices, in operations that vectorise over particles and sequences.
 
-Not LAPACK's: on a CPU, JAX runs a batch of LAPACK calls on the thread pool that the program
-itself runs on, and two of them at once can wait for each other for ever (seen in jaxlib 0.10.2
-with two threads: a particle filter of a linear-Gaussian model stops). A loop over columns whose
-body is elementwise has no such calls, and is much faster for thousands of 3 x 3 matrices.
+Not LAPACK's for batches: on a CPU, JAX runs a batch of LAPACK calls on the thread pool that the
+program itself runs on, and two of them at once can wait for each other for ever (seen in jaxlib
+0.10.2 with two threads: a particle filter of a linear-Gaussian model stops). A loop over columns
+whose body is elementwise has no such calls, and is much faster for thousands of 3 x 3 matrices.
+A single larger matrix is LAPACK's on a CPU: `factor_and_inverse`.
 """
 
 from collections.abc import Callable
@@ -14,6 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 UNROLLED_SIZE = 16  # up to here a loop costs more than it saves in program size
+SMALL_SIZE = 4  # up to here the elementwise loop is faster than a call of LAPACK
 
 
 def cholesky(matrix: Float[Array, "size size"]) -> Float[Array, "size size"]:
@@ -25,6 +27,49 @@ def cholesky(matrix: Float[Array, "size size"]) -> Float[Array, "size size"]:
         return rest - found[:, None] * found[None, :], found
 
     return _for_each(matrix.shape[0], column, matrix)[1].T
+
+
+@jax.custom_jvp
+def factor_and_inverse(
+    matrix: Float[Array, "size size"],
+) -> tuple[Float[Array, "size size"], Float[Array, "size size"]]:
+    """Find L, lower triangular, with L L^T = matrix, and L^-1; NaN if not positive definite."""
+    if matrix.shape[0] <= SMALL_SIZE:
+        return _factor_and_inverse_by_columns(matrix)
+    return _large_factor_and_inverse(matrix)
+
+
+@factor_and_inverse.defjvp
+def _factor_and_inverse_jvp(primals: tuple[Array], tangents: tuple[Array]) -> Any:
+    # dL = L phi(L^-1 dM L^-T), phi: the lower triangle with half the diagonal (Murray 2016).
+    (matrix,), (change,) = primals, tangents
+    lower, inverse = factor_and_inverse(matrix)
+    white = inverse @ change @ inverse.T
+    phi = jnp.tril(white, -1) + 0.5 * jnp.diag(jnp.diagonal(white))
+    return (lower, inverse), (lower @ phi, -phi @ inverse)
+
+
+def _factor_and_inverse_by_columns(matrix: Array) -> tuple[Array, Array]:
+    lower = cholesky(matrix)
+    return lower, solve_lower(lower, jnp.eye(matrix.shape[0], dtype=matrix.dtype))
+
+
+def _factor_and_inverse_by_lapack(matrix: Array) -> tuple[Array, Array]:
+    lower = jnp.linalg.cholesky(matrix)
+    unit = jnp.eye(matrix.shape[0], dtype=matrix.dtype)
+    return lower, jax.scipy.linalg.solve_triangular(lower, unit, lower=True)
+
+
+@jax.custom_batching.custom_vmap
+def _large_factor_and_inverse(matrix: Array) -> tuple[Array, Array]:
+    return jax.lax.platform_dependent(
+        matrix, cpu=_factor_and_inverse_by_lapack, default=_factor_and_inverse_by_columns
+    )
+
+
+@_large_factor_and_inverse.def_vmap
+def _batched_factor_and_inverse(axis_size: int, in_batched: list[bool], matrix: Array) -> Any:
+    return jax.vmap(_factor_and_inverse_by_columns)(matrix), (True, True)
 
 
 def solve_lower(

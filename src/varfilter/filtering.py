@@ -1,6 +1,7 @@
 """The drivers: `start` a belief, `step` it by one observation, `run` it over a sequence."""
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -30,6 +31,10 @@ from varfilter.observation import embed_ahead
 
 # Folded into the key of the first step: the draws of what is missing of the frame before it.
 FIRST = 0x66697273
+
+
+# Names of fields, a function of the whole, or None for all of it.
+Kept = tuple[str, ...] | Callable[[Filtered], Any] | None
 
 
 class Belief(eqx.Module):
@@ -70,7 +75,7 @@ def step(
     model: AbstractModel,
     belief: Belief,
     x: Any,
-    key: PRNGKeyArray,
+    key: PRNGKeyArray | None = None,
     *,
     u: Any = None,
     kl_weight: float | Float[Array, ""] = 1.0,
@@ -79,10 +84,10 @@ def step(
 
     Meant to be compiled (`eqx.filter_jit`); `Stream` does so. `key` is the key of the whole
     sequence; step t draws from `fold_in(key, t)`, so that a
-    stream and a scan draw the same numbers.
+    stream and a scan draw the same numbers. A `KalmanFilter` draws nothing and needs none.
     """
     require_fitting(filter, model)
-    require_key(key)
+    key = key_for(filter, key)
     require_belief(filter, model, belief)
     x = require_observations("x", x, model, has_time=False)
     weight = require_weight("kl_weight", kl_weight)
@@ -97,7 +102,7 @@ def run(
     filter: AbstractFilter,
     model: AbstractModel,
     xs: Any,
-    key: PRNGKeyArray,
+    key: PRNGKeyArray | None = None,
     *,
     us: Any = None,
     x0: Any = None,
@@ -106,7 +111,8 @@ def run(
     belief: Belief | None = None,
     complete: bool = False,
     kl_weight: float | Float[Array, ""] = 1.0,
-) -> tuple[Belief, Filtered]:
+    keep: str | Sequence[str] | Callable[[Filtered], Any] | None = None,
+) -> tuple[Belief, Any]:
     """Filter one sequence: `lax.scan` of `step`; each field of the result has time as first axis.
 
     - `xs`: (time, *event), at least one step; NaN or None marks an unobserved element. Whole
@@ -119,11 +125,18 @@ def run(
     - `belief`: go on from an earlier one; two chunks give the numbers of one.
     - `complete`: a promise that no element of `xs` is missing; all frames are then embedded
       at once, before the scan.
+    - `keep`: what to keep of each step, instead of all: names of fields of `Filtered`, such as
+      `"posterior"` (the others are None, but for `bound`, which is always there), or a function of
+      the `Filtered` of one step, such as `lambda filtered: filtered.posterior.mean`. Ten thousand
+      particles and steps are gigabytes; their means are not. Define such a function once: each
+      new one is compiled anew.
+
+    A `KalmanFilter` draws nothing and needs no `key`.
 
     Vmap it over sequences (with one key each) for a batch.
     """
     require_fitting(filter, model)
-    require_key(key)
+    key = key_for(filter, key)
     xs = require_observations("xs", xs, model, observed=observed, complete=complete)
     mask = require_step_mask(mask, xs.shape[0])
     us = require_inputs("us", us, model, xs.shape[:1])
@@ -134,7 +147,39 @@ def run(
     else:
         require_belief(filter, model, belief)
     weight = require_weight("kl_weight", kl_weight)
-    return _run(filter, model, belief, xs, us, mask, key, weight, complete)
+    return _run(
+        filter, model, belief, xs, us, mask, key, weight, complete, require_kept(keep)
+    )  # fmt: skip
+
+
+def key_for(filter: AbstractFilter, key: Any) -> PRNGKeyArray:
+    """Return the key, or one that nothing is drawn by where the filter needs none."""
+    given: Any = jax.random.key(0) if key is None and not filter.needs_key else key
+    require_key(given)
+    return given
+
+
+def require_kept(keep: Any) -> Kept:
+    """Return what to keep of a step, and refuse fields that `Filtered` has not."""
+    if keep is None or callable(keep):
+        return keep
+    names = (keep,) if isinstance(keep, str) else tuple(keep)
+    known = tuple(field.name for field in dataclasses.fields(Filtered))
+    for name in names:
+        if name not in known:
+            raise ValueError(
+                f"`keep` must be names of fields of `Filtered` ({', '.join(known)}), or a function"
+                f" of one; got {name!r}."
+            )
+    return names
+
+
+def kept_of(filtered: Filtered, kept: Kept) -> Any:
+    """What is kept of a step; `bound` is always there."""
+    if kept is None or callable(kept):
+        return filtered if kept is None else kept(filtered)
+    others = {"prior", "posterior", "prediction", "info"}.difference(kept)
+    return dataclasses.replace(filtered, **dict.fromkeys(others))
 
 
 def require_belief(filter: AbstractFilter, model: AbstractModel, belief: Any) -> None:
@@ -161,10 +206,21 @@ def _run(
     key: PRNGKeyArray,
     kl_weight: float | Float[Array, ""],
     complete: bool,
-) -> tuple[Belief, Filtered]:
+    kept: Kept,
+) -> tuple[Belief, Any]:
     seen = embed_ahead(model, xs) if complete else xs
-    belief, (filtered, _) = filter_steps(filter, model, belief, seen, us, mask, key, kl_weight)
-    return belief, filtered
+
+    def keep(filtered: Filtered) -> Any:
+        return kept_of(filtered, kept)
+
+    def by_steps() -> tuple[Carry, Any]:
+        last, (found, _) = filter_steps(
+            filter, model, belief, seen, us, mask, key, kl_weight, keep=keep
+        )
+        return last.carry, found
+
+    carry, found = filter.sweep(model, belief.carry, xs, us, mask, keep=keep, by_steps=by_steps)
+    return Belief(carry, belief.t + jnp.sum(mask, dtype=jnp.int32)), found
 
 
 def filter_steps(
@@ -178,8 +234,9 @@ def filter_steps(
     kl_weight: float | Float[Array, ""] = 1.0,
     *,
     look: Callable[[Belief], Any] = lambda _: None,
-) -> tuple[Belief, tuple[Filtered, Any]]:
-    """Return the last belief, and of each step what was filtered and `look(belief)` before it.
+    keep: Callable[[Filtered], Any] = lambda filtered: filtered,
+) -> tuple[Belief, tuple[Any, Any]]:
+    """Return the last belief, and of each step `keep(filtered)` and `look(belief)` before it.
 
     `run` without its checks, for functions that are compiled; padded steps have a `bound` of 0.
     What is looked at knows the input of its step already, but not the observation.
@@ -191,7 +248,7 @@ def filter_steps(
         looked = look(Belief(carry, belief.t))
         carry, filtered = filter.step(model, carry, x, key, kl_weight=kl_weight)
         bound = jnp.where(exists, filtered.bound, 0.0)
-        return carry, (eqx.tree_at(lambda f: f.bound, filtered, bound), looked)
+        return carry, (keep(eqx.tree_at(lambda f: f.bound, filtered, bound)), looked)
 
     return scan_steps(take, belief, (xs, us), mask, key)
 

@@ -1,12 +1,13 @@
 """What a filter is: a carry that folds in one observation at a time."""
 
 from abc import abstractmethod
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from varfilter._arguments import kind
 from varfilter._tree import all_finite, once_per_signature, select
@@ -59,7 +60,13 @@ class Filtered(eqx.Module):
 
 
 class AbstractFilter(eqx.Module):
-    """A way to carry beliefs through time, one observation after another."""
+    """A way to carry beliefs through time, one observation after another.
+
+    `needs_key` says whether anything is drawn; where nothing is, `run`, `step` and `Stream` need
+    no key.
+    """
+
+    needs_key: ClassVar[bool] = True
 
     @abstractmethod
     def init(
@@ -92,6 +99,23 @@ class AbstractFilter(eqx.Module):
         kl_weight: float | Float[Array, ""] = 1.0,
     ) -> tuple[Carry, Filtered]:
         """Predict, update, advance."""
+
+    def sweep(
+        self,
+        model: AbstractModel,
+        carry: Carry,
+        xs: Float[Array, "time *event"],
+        us: Float[Array, "time inputs"] | None,
+        mask: Bool[Array, " time"],
+        *,
+        keep: Callable[[Filtered], Any],
+        by_steps: Callable[[], tuple[Carry, Any]],
+    ) -> tuple[Carry, Any]:
+        """Return the carry after a whole sequence, and what `keep` keeps of each step.
+
+        One step after another, unless a filter knows a quicker way to the same numbers.
+        """
+        return by_steps()
 
     @abstractmethod
     def draw(self, model: AbstractModel, carry: Carry, key: PRNGKeyArray) -> State:

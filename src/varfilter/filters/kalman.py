@@ -1,18 +1,27 @@
 """The Kalman filter: exact for linear-Gaussian models."""
 
-import equinox as eqx
-import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+import functools
+from collections.abc import Callable
+from typing import Any, ClassVar
 
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from varfilter._batch import all_of_batch
 from varfilter._tree import select
+from varfilter.distributions import observed
 from varfilter.filters.base import AbstractFilter, Filtered
 from varfilter.filters.recovery import (
+    FARTHEST,
     count_losses,
     finite_bound,
     is_lost,
     no_losses,
-    started_anew,
+    started_anew_if,
 )
+from varfilter.filters.riccati import sweep
 from varfilter.model import AbstractModel
 from varfilter.models.linear_gaussian import (
     LinearGaussian,
@@ -43,9 +52,11 @@ class KalmanInfo(eqx.Module):
 class KalmanFilter(AbstractFilter):
     """The marginal recursion in square-root form; `bound` is exactly log p(x_t | x_<t).
 
-    What is carried is the predicted Gaussian of z_t: no past is sampled.
+    What is carried is the predicted Gaussian of z_t: no past is sampled, and no key is needed.
     Missing elements are marginalised out exactly.
     """
+
+    needs_key: ClassVar[bool] = False
 
     def init(
         self,
@@ -75,7 +86,7 @@ class KalmanFilter(AbstractFilter):
         model: AbstractModel,
         carry: KalmanCarry,
         x: Float[Array, " observed"] | Observation,
-        key: PRNGKeyArray,
+        key: PRNGKeyArray | None = None,
         *,
         kl_weight: float | Float[Array, ""] = 1.0,
     ) -> tuple[KalmanCarry, Filtered]:
@@ -91,10 +102,58 @@ class KalmanFilter(AbstractFilter):
         filtered = Filtered(prior, posterior, predictive, finite_bound(log_evidence), info)
         state = kalman_predict(model, carry.state, posterior, told)
         after = KalmanCarry(state, count_losses(carry.num_lost, x, lost))
-        return started_anew(after, lambda: self.init(model), model, x, key), filtered
+        begins = functools.partial(_can_begin_with, model, x)
+        return started_anew_if(begins, after, lambda: self.init(model)), filtered
+
+    def sweep(
+        self,
+        model: AbstractModel,
+        carry: KalmanCarry,
+        xs: Float[Array, "time observed"],
+        us: Float[Array, "time inputs"] | None,
+        mask: Bool[Array, " time"],
+        *,
+        keep: Callable[[Filtered], Any],
+        by_steps: Callable[[], tuple[KalmanCarry, Any]],
+    ) -> tuple[KalmanCarry, Any]:
+        """Share one covariance recursion among all sequences, where all of them are complete.
+
+        Complete is a batch of which nothing is missing but padding at the end, nothing is absurd,
+        and no covariance would lose its digits; any other takes one step after another.
+        """
+        assert isinstance(model, LinearGaussian)
+
+        def at_once() -> tuple[tuple[KalmanCarry, Any], Bool[Array, ""]]:
+            swept = sweep(model, carry.state, xs, us, mask)
+            lost = jax.vmap(is_lost)(xs, swept.posteriors.mean, swept.log_evidences)
+
+            def kept(prior: Any, posterior: Any, predicted: Any, bound: Array) -> Any:
+                return keep(Filtered(prior, posterior, predicted, bound, KalmanInfo(no_losses())))
+
+            bounds = jnp.where(mask, finite_bound(swept.log_evidences), 0.0)
+            beliefs = swept.priors, swept.posteriors, swept.predictions
+            after = KalmanCarry(swept.last, jnp.where(mask[0], no_losses(), carry.num_lost))
+            holds = swept.holds & ~jnp.any(lost & mask)
+            return (after, jax.vmap(kept)(*beliefs, bounds)), holds
+
+        def nothing() -> tuple[tuple[KalmanCarry, Any], Bool[Array, ""]]:
+            shapes = jax.eval_shape(at_once)
+            return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+
+        is_whole = ~jnp.any(jnp.isnan(xs) & mask[:, None]) & ~jnp.any(mask[1:] & ~mask[:-1])
+        found, holds = jax.lax.cond(all_of_batch(is_whole), at_once, nothing)
+        return jax.lax.cond(all_of_batch(holds), lambda: found, by_steps)
 
     def draw(
         self, model: AbstractModel, carry: KalmanCarry, key: PRNGKeyArray
     ) -> LinearGaussianState:
         """Return the predicted Gaussian itself: it carries its uncertainty along."""
         return carry.state
+
+
+def _can_begin_with(model: LinearGaussian, x: Float[Array, " observed"]) -> Bool[Array, ""]:
+    """Whether a belief without a past could weigh `x`."""
+    mean = model.loading @ model.initial.mean + model.noise.mean
+    spread = jnp.sum((model.loading @ model.initial.cholesky) ** 2, axis=1) + model.noise.variance
+    distance = jnp.where(observed(x), jnp.abs(x - mean), 0.0)
+    return jnp.all(distance <= FARTHEST * jnp.sqrt(spread))

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from varfilter import distributions
+from varfilter._batch import if_any
 from varfilter._tree import all_finite, select, strong
 from varfilter.distributions import observed
 from varfilter.model import AbstractModel, Latent, State, prediction
@@ -93,11 +94,22 @@ def started_anew(
 
     Unless x_t itself is absurd: a belief had better go on without it.
     """
+    return started_anew_if(lambda: can_begin_with(model, x, key), carry, fresh)
+
+
+def started_anew_if(
+    can_begin: Callable[[], Bool[Array, ""]], carry: Any, fresh: Callable[[], Any]
+) -> Any:
+    """The same for a filter that knows by itself whether a belief without a past can weigh x_t."""
 
     def anew() -> Any:
-        return select(can_begin_with(model, x, key), strong(fresh()), carry)
+        return select(can_begin(), strong(fresh()), carry)
 
-    return jax.lax.cond(carry.num_lost >= PATIENCE, anew, lambda: carry)
+    return if_any(carry.num_lost >= PATIENCE, lambda: _chosen(carry, anew), lambda: carry)
+
+
+def _chosen(carry: Any, anew: Callable[[], Any]) -> Any:
+    return select(carry.num_lost >= PATIENCE, anew(), carry)
 
 
 def first_state(
