@@ -8,6 +8,7 @@ import scipy.special
 import scipy.stats
 
 import varfilter as vf
+from varfilter.filters.particle import particle_keys
 from varfilter.filters.resampling import systematic
 from worlds import (
     KEY,
@@ -214,3 +215,48 @@ def test_systematic_keeps_equal_particles_and_drops_impossible_ones():
     np.testing.assert_array_equal(
         jax.jit(jax.vmap(lambda k: systematic(lonely, k)))(keys), np.full((50, 16), 11)
     )
+
+
+# Keys
+
+
+def test_counted_keys_draw_as_independently_as_split_ones():
+    """Means, variances and the correlations of neighbours of 4,096 x 64 draws, and none twice."""
+    keys = particle_keys(jax.random.fold_in(KEY, 3), 4096)
+    assert len(np.unique(jax.random.key_data(keys), axis=0)) == 4096
+    draws = np.asarray(jax.vmap(lambda k: jax.random.normal(k, (64,)))(keys))
+    assert len(np.unique(draws)) > 0.98 * draws.size  # float32 has some 2^23 of them
+    count = draws.size
+    assert abs(draws.mean()) < 5 / np.sqrt(count)
+    assert abs(draws.var() - 1) < 5 * np.sqrt(2 / count)
+    for lag in (1, 2, 64):
+        products = draws[lag:] * draws[:-lag]
+        assert abs(products.mean()) < 5 / np.sqrt(products.size)
+    assert abs((draws[:, 1:] * draws[:, :-1]).mean()) < 5 / np.sqrt(count)
+    of_next_step = np.asarray(
+        jax.vmap(lambda k: jax.random.normal(k, (64,)))(
+            particle_keys(jax.random.fold_in(KEY, 4), 4096)
+        )
+    )
+    assert abs((draws * of_next_step).mean()) < 5 / np.sqrt(count)
+
+
+def test_keys_of_other_kinds_are_split():
+    key = jax.random.key(0, impl="rbg")
+    ours, split = particle_keys(key, 3), jax.random.split(key, 3)
+    np.testing.assert_array_equal(jax.random.key_data(ours), jax.random.key_data(split))
+
+
+def test_sequences_of_a_batch_resample_each_when_they_must(scalar):
+    """One decision for the batch whether any resamples; what each does is its own affair."""
+    model, xs, _ = scalar
+    filter = vf.ParticleFilter(vf.Prior(), 20, resample_below=0.5)
+    batch = jnp.stack([jnp.asarray(xs), jnp.asarray(xs[::-1])])
+    many = jax.vmap(lambda xs: vf.run(filter, model, xs, KEY)[1])(batch)
+    resampled = np.asarray(many.info.resampled)
+    assert (resampled[0] != resampled[1]).any()  # or this shows nothing
+    for k in range(2):
+        _, alone = vf.run(filter, model, batch[k], KEY)
+        np.testing.assert_array_equal(alone.info.resampled, resampled[k])
+        # Float32 sums in a batch, in another order.
+        np.testing.assert_allclose(many.bound[k], alone.bound, rtol=1e-4, atol=1e-4)

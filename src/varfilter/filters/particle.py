@@ -5,12 +5,13 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
 
 from varfilter import distributions
 from varfilter._arguments import kind, require_fraction, require_positive
-from varfilter._tree import detach, select
-from varfilter.distributions import Mixture, Particles
+from varfilter._batch import if_any
+from varfilter._tree import all_finite, detach, select
+from varfilter.distributions import Mixture, Particles, observed
 from varfilter.filters.base import AbstractFilter, Filtered
 from varfilter.filters.recovery import (
     advance,
@@ -23,8 +24,12 @@ from varfilter.filters.recovery import (
 )
 from varfilter.filters.resampling import AbstractResampling, Systematic, equal_weights
 from varfilter.inference.base import AbstractInference, Memory
+from varfilter.inference.prior import Prior
 from varfilter.model import AbstractModel, State, driven, prediction
 from varfilter.observation import Observation, observe
+
+# Folded into the key of a particle: the draws of its inference, apart from that of z_t.
+INFERENCE = 0x696E6665
 
 
 class ParticleCarry(eqx.Module):
@@ -131,55 +136,78 @@ class ParticleFilter(AbstractFilter):
     ) -> tuple[ParticleCarry, Filtered]:
         """Propose and weight each particle, resample if they have degenerated, advance."""
         key_propose, key_resample = jax.random.split(key)
+        seen = x.x if isinstance(x, Observation) else x
 
         def propose(state: State, memory: Memory, k: PRNGKeyArray) -> Any:
-            key_infer, key_sample = jax.random.split(k)
             observation = observe(model, state, x)
-            prior, expected = model.prior(state), prediction(model, state)
+            prior = model.prior(state)
             known = model, state, prior, observation
             # Where draws are held fixed, how they came about is not the model's to learn.
             given = detach(known) if self.resampling.holds_draws else known
             inferred = self.inference.infer(
-                given[0], given[1], memory, given[3], key_infer, kl_weight=kl_weight
-            )
+                given[0], given[1], memory, given[3], jax.random.fold_in(k, INFERENCE),
+                kl_weight=kl_weight,
+            )  # fmt: skip
             q = _held(select(observation.is_seen, inferred.posterior, given[2]))
-            z = distributions.sample(q, key_sample)
+            z = distributions.sample(q, k)
             gain = jnp.zeros(())
             if self.resampling.holds_draws:
                 gain = _log_weight(*given, q, z)
                 q, z = detach((q, z))
-            log_weight = _log_weight(*known, q, z)
+            if self._proposes_the_prior(prior):  # p(z_t) / q(z_t) = 1, and so is its gradient 0
+                log_weight = distributions.log_prob(model.emission(state, z), observation.x)
+            else:
+                log_weight = _log_weight(*known, q, z)
             lost = is_lost(observation.x, (q, z), log_weight)
             gain = jnp.where(lost, 0.0, gain)
-            if not isinstance(x, Observation):
-                log_weight = jnp.where(lost, expected.log_prob(x), log_weight)
-            z, next_state = advance(model, state, prior, z, x, lost, key_sample)
-            next_memory = select(lost, memory, inferred.memory)
-            log_weights = finite_bound(log_weight), gain - detach(gain)
-            return next_state, next_memory, z, log_weights, lost, prior, expected
+            weights = log_weight, gain - detach(gain)
+            return z, inferred.memory, weights, lost, prior, prediction(model, state)
 
-        keys = jax.random.split(key_propose, self.num_particles)
-        states, memories, zs, (log_w, gain), lost, priors, predictions = jax.vmap(propose)(
+        keys = particle_keys(key_propose, self.num_particles)
+        zs, memories, (log_w, gain), lost, priors, predictions = jax.vmap(propose)(
             carry.states, carry.memories, keys
         )
 
-        # `gain` is zero: by it proposals learn from this step, and from no other.
-        bound = jax.nn.logsumexp(carry.log_weights + log_w + gain)
-        # The weights sum to one but for rounding, which a step without an observation would show.
-        bound = bound - jax.lax.stop_gradient(jax.nn.logsumexp(carry.log_weights))
-        # What no particle can weigh says nothing of any of them.
-        joint = carry.log_weights + jnp.where(jnp.all(lost), 0.0, log_w)
-        log_weights = joint - jax.nn.logsumexp(joint)
-        posterior = Particles(zs, log_weights)
-        size = posterior.effective_sample_size
-        resampled = size < self.resample_below * self.num_particles
-        if self.resample_below == 1.0:
-            resampled = jnp.array(True)  # FIVO: also when all weights happen to be equal
+        def carefully() -> Any:
+            def one(
+                state: State, memory: Memory, z: Any, new: Memory, log_weight: Array, lost: Array,
+                prior: Any, k: PRNGKeyArray,
+            ) -> Any:  # fmt: skip
+                if not isinstance(x, Observation):
+                    expected = prediction(model, state)
+                    log_weight = jnp.where(lost, expected.log_prob(x), log_weight)
+                z, after = advance(model, state, prior, z, x, lost, k)
+                return after, select(lost, memory, new), z, finite_bound(log_weight)
 
-        ancestors, equal = self.resampling(log_weights, key_resample)
-        moved = jax.tree.map(lambda leaf: leaf[ancestors], (states, memories))
-        states, memories = select(resampled, moved, (states, memories))
-        log_weights = jnp.where(resampled, equal, log_weights)
+            before = carry.states, carry.memories
+            return jax.vmap(one)(*before, zs, memories, log_w, lost, priors, keys)
+
+        def quickly() -> Any:
+            features = x.features if isinstance(x, Observation) else model.embed(x)
+            after = jax.vmap(lambda state, z: model.advance(state, z, features))(carry.states, zs)
+            return after, memories, zs, finite_bound(log_w)
+
+        # What is missing, or cannot be weighed, is drawn; most steps have nothing of either.
+        needs_care = jnp.any(lost) | ~jnp.all(observed(seen))
+        states, memories, zs, log_w = if_any(needs_care, carefully, quickly)
+        states = if_any(
+            ~all_finite(states), lambda: _finite_ones(states, carry.states), lambda: states
+        )
+
+        # The weights sum to one but for rounding, which a step without an observation would show.
+        is_seen, all_lost = jnp.any(observed(seen)), jnp.all(lost)
+        joint = carry.log_weights + log_w
+        total, size = _total_and_size(joint)
+        # `gain` is zero: by it proposals learn from this step, and from no other.
+        bound = total if not self.resampling.holds_draws else _total_and_size(joint + gain)[0]
+        bound = jnp.where(is_seen, bound, bound - detach(bound))
+        # What no particle can weigh says nothing of any of them.
+        log_weights = jnp.where(all_lost, carry.log_weights, joint - total)
+        size = jnp.where(all_lost, _total_and_size(carry.log_weights)[1], size)
+        posterior = Particles(zs, log_weights)
+        states, memories, log_weights, resampled = self._resampled(
+            states, memories, log_weights, size, key_resample
+        )
 
         filtered = Filtered(
             _mixture(priors, carry.log_weights),
@@ -188,10 +216,41 @@ class ParticleFilter(AbstractFilter):
             bound,
             ParticleInfo(size, resampled, jnp.sum(lost)),
         )
-        seen = x.x if isinstance(x, Observation) else x
-        num_lost = count_losses(carry.num_lost, seen, jnp.all(lost))
+        num_lost = count_losses(carry.num_lost, seen, all_lost)
         after = ParticleCarry(states, memories, log_weights, num_lost)
         return started_anew(after, lambda: self.init(model), model, seen, key_propose), filtered
+
+    def _resampled(
+        self,
+        states: State,
+        memories: Memory,
+        log_weights: Float[Array, " num_particles"],
+        size: Float[Array, ""],
+        key: PRNGKeyArray,
+    ) -> tuple[State, Memory, Float[Array, " num_particles"], Bool[Array, ""]]:
+        """Return the particles after resampling, if it is time for it, and whether it was."""
+        kept = states, memories, log_weights
+
+        def moved() -> Any:
+            ancestors, equal = self.resampling(log_weights, key)
+            return *jax.tree.map(lambda leaf: leaf[ancestors], (states, memories)), equal
+
+        if self.resample_below == 0.0:
+            return *kept, jnp.array(False)
+        if self.resample_below == 1.0:  # FIVO: also when all weights happen to be equal
+            return *moved(), jnp.array(True)
+        resampled = size < self.resample_below * self.num_particles
+        # Seldom needed, and dear. In a batch, those that need none stay as they are.
+        found = if_any(resampled, lambda: select(resampled, moved(), kept), lambda: kept)
+        return *found, resampled
+
+    def _proposes_the_prior(self, prior: Any) -> bool:
+        """Whether q is p(z_t) for the gradient, too: nothing of it is held fixed."""
+        is_free = all(
+            leaf.is_reparameterisable
+            for leaf in jax.tree.leaves(prior, is_leaf=distributions.is_distribution)
+        )
+        return isinstance(self.inference, Prior) and is_free and not self.resampling.holds_draws
 
     def draw(self, model: AbstractModel, carry: ParticleCarry, key: PRNGKeyArray) -> State:
         """Draw the state of one particle, by weight."""
@@ -202,6 +261,36 @@ class ParticleFilter(AbstractFilter):
         return jax.tree.map(
             lambda leaf: jnp.broadcast_to(leaf, (self.num_particles, *jnp.shape(leaf))), tree
         )
+
+
+def particle_keys(key: PRNGKeyArray, num_particles: int) -> Key[Array, " num_particles"]:
+    """A key for each particle: that of the step, counted on.
+
+    Threefry's streams are independent for any two keys that differ (Salmon et al. 2011), so that
+    counting is enough, and costs nothing beside the draws; `split` would hash each of them. Keys
+    of other kinds, in which part of the key is a place in a stream, are split.
+    """
+    if str(jax.random.key_impl(key)) != "threefry2x32":
+        return jax.random.split(key, num_particles)
+    first, second = jax.random.key_data(key)
+    count = jnp.arange(num_particles, dtype=second.dtype)
+    data = jnp.stack([jnp.broadcast_to(first, count.shape), second + count], axis=1)
+    return jax.random.wrap_key_data(data, impl="threefry2x32")
+
+
+def _total_and_size(
+    log_weights: Float[Array, " num_particles"],
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """The logarithm of the sum of the weights, and the effective sample size, by one pass."""
+    largest = jax.lax.stop_gradient(jnp.max(log_weights))
+    weights = jnp.exp(log_weights - largest)
+    total = jnp.sum(weights)
+    return largest + jnp.log(total), jax.lax.stop_gradient(total**2 / jnp.sum(weights**2))
+
+
+def _finite_ones(after: State, before: State) -> State:
+    """The states after a step; those of particles that would overflow stay as they were."""
+    return jax.vmap(lambda new, old: select(all_finite(new), new, old))(after, before)
 
 
 def _log_weight(
