@@ -1,8 +1,9 @@
 """A live stream: the mutable shell round one compiled step."""
 
 import functools
+import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -12,7 +13,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from varfilter import _saved
-from varfilter._arguments import require_key, require_positive
+from varfilter._arguments import require_positive
 from varfilter.contracts import (
     as_booleans,
     as_numbers,
@@ -20,12 +21,51 @@ from varfilter.contracts import (
     require_inputs,
     tree_difference,
 )
-from varfilter.filtering import Belief, require_belief, start, step
+from varfilter.filtering import (
+    Belief,
+    kept_of,
+    key_for,
+    require_belief,
+    require_kept,
+    start,
+    step,
+)
 from varfilter.filters.base import AbstractFilter, Filtered, require_fitting
 from varfilter.model import AbstractModel
 from varfilter.prediction import Forecast, forecast
 
 STREAM = _saved.Kind("stream")
+# Each array that goes into a compiled step or comes out of it costs about a microsecond. Those of
+# a model up to this size (in bytes) are made part of the program, which is compiled for each
+# stream anyway; a larger one would only make it slow to compile.
+MOST_CONSTANT_BYTES = 2**20
+# What is joined is copied: larger arrays (in numbers) of a belief travel on their own.
+LARGEST_JOINED = 2**12
+
+
+class Packing:
+    """How the arrays of a tree are joined to few: the small ones of each dtype to one vector."""
+
+    def __init__(self, leaves: list[jax.Array]):
+        self.shapes = [leaf.shape for leaf in leaves]
+        groups: dict[Any, list[int]] = {}
+        for index, leaf in enumerate(leaves):
+            alone = leaf.size > LARGEST_JOINED
+            groups.setdefault(index if alone else leaf.dtype, []).append(index)
+        self.groups = list(groups.values())
+
+    def joined(self, leaves: list[jax.Array]) -> list[jax.Array]:
+        """Join the arrays."""
+        return [jnp.concatenate([jnp.ravel(leaves[i]) for i in group]) for group in self.groups]
+
+    def parted(self, joined: list[jax.Array]) -> list[jax.Array]:
+        """Take them apart again."""
+        leaves: list[Any] = [None] * len(self.shapes)
+        for group, vector in zip(self.groups, joined, strict=True):
+            ends = np.cumsum([math.prod(self.shapes[i]) for i in group])
+            for i, part in zip(group, jnp.split(vector, ends[:-1]), strict=True):
+                leaves[i] = part.reshape(self.shapes[i])
+        return leaves
 
 
 class Stream:
@@ -34,17 +74,33 @@ class Stream:
     `push` folds in an observation, `skip` lets time pass without one, `forecast` looks
     ahead, `save` and `restore` carry the belief over a restart. The step is compiled once,
     here; its time and memory do not depend on how long the stream has run. With the same
-    `key` it gives the numbers of `run`.
+    `key` it gives the numbers of `run`; a `KalmanFilter` needs none.
+
+    `keep` says what a push returns, as in `run`: each array less is a microsecond less.
+
+    On a CPU, a step is handed to another thread, which takes longer than a small one itself.
+    `jax.config.update("jax_cpu_enable_async_dispatch", False)`, before anything is computed,
+    makes each `push` compute where it is called.
     """
 
     def __init__(
-        self, filter: AbstractFilter, model: AbstractModel, key: PRNGKeyArray, *, x0: Any = None
+        self,
+        filter: AbstractFilter,
+        model: AbstractModel,
+        key: PRNGKeyArray | None = None,
+        *,
+        x0: Any = None,
+        keep: str | Sequence[str] | Callable[[Filtered], Any] | None = None,
     ):
-        require_key(key)
+        require_fitting(filter, model)
+        self._kept = require_kept(keep)
+        self._key = key_for(filter, key)
         self.filter = filter
         self.model = model
-        self.belief = start(filter, model, x0, key)
-        self._key = key
+        belief = start(filter, model, x0, self._key)
+        leaves, self._belief_tree = jax.tree.flatten(belief)
+        self._packing = Packing(leaves)
+        self.belief = belief
         self._shape = observation_shape(model)
         self._dtype = np.dtype(jnp.result_type(float))
         self._output_tree: Any = None  # known once the step is traced
@@ -59,26 +115,25 @@ class Stream:
     @property
     def belief(self) -> Belief:
         """All that the past has left: a pytree, which may be set to that of another stream."""
-        return jax.tree.unflatten(self._belief_tree, self._belief)
+        return jax.tree.unflatten(self._belief_tree, self._packing.parted(self._belief))
 
     @belief.setter
     def belief(self, belief: Belief) -> None:
         require_belief(self.filter, self.model, belief)
         # Kept flat between steps: flattening Modules costs more than a small filter's step.
-        leaves, self._belief_tree = jax.tree.flatten(belief)
-        self._belief = [jnp.asarray(leaf) for leaf in leaves]
+        self._belief = self._packing.joined(jax.tree.leaves(belief))
 
-    def push(self, x: Any, u: Any = None, *, observed: Any = None) -> Filtered:
+    def push(self, x: Any, u: Any = None, *, observed: Any = None) -> Any:
         """Fold in one observation, with the known input `u` of its step if the model has inputs.
 
         NaN or None marks an unobserved element, or give `observed` (False: unobserved);
         `push(None)` is `skip()`. A refused observation leaves the belief as it was.
         """
         x, u = self._checked(x, observed), self._checked_input(u)
-        self._belief, outputs = self._step(self._fixed, self._belief, x, u, self._key_data)
+        self._belief, outputs = self._step(self._fixed, self._belief, x, u)
         return self._output_tree.unflatten(outputs)
 
-    def skip(self, num_steps: int = 1, us: Any = None) -> Filtered:
+    def skip(self, num_steps: int = 1, us: Any = None) -> Any:
         """Let `num_steps` steps pass without an observation; returns the last of them.
 
         A model with inputs needs those of the steps all the same: `us`, (num_steps, inputs).
@@ -122,7 +177,12 @@ class Stream:
 
     @classmethod
     def restore(
-        cls, path: str | os.PathLike, filter: AbstractFilter, model: AbstractModel
+        cls,
+        path: str | os.PathLike,
+        filter: AbstractFilter,
+        model: AbstractModel,
+        *,
+        keep: str | Sequence[str] | Callable[[Filtered], Any] | None = None,
     ) -> "Stream":
         """Go on where `save` left off, with the same filter and model."""
         require_fitting(filter, model)
@@ -134,13 +194,13 @@ class Stream:
                 " Restore it with those it was saved with, or start a new `Stream`."
             )
         key = jax.random.wrap_key_data(jnp.asarray(arrays.pop("key")), impl=metadata["key_impl"])
-        stream = cls(filter, model, key)
+        stream = cls(filter, model, key, keep=keep)
         wanted = dict(stream._named_leaves())
         if difference := tree_difference(wanted, arrays):
             raise ValueError(
                 f"{str(path)!r} holds another belief than this filter's: {difference}."
             )
-        stream._belief = [jnp.asarray(arrays[name]) for name in wanted]
+        stream._belief = stream._packing.joined([jnp.asarray(arrays[name]) for name in wanted])
         return stream
 
     @functools.cached_property
@@ -152,25 +212,28 @@ class Stream:
         # anew at each call, and a typed key leaves jit's fast path; either costs as much as a
         # small filter's step.
         arrays, static = eqx.partition((self.filter, self.model), eqx.is_array)
-        self._fixed, fixed_tree = jax.tree.flatten(arrays)
-        self._key_data = jax.random.key_data(self._key)
+        fixed, fixed_tree = jax.tree.flatten(arrays)
+        fixed.append(jax.random.key_data(self._key))
         key_impl = jax.random.key_impl(self._key)
-        belief_tree = self._belief_tree
+        belief_tree, packing = self._belief_tree, self._packing
+        is_constant = sum(leaf.nbytes for leaf in fixed) <= MOST_CONSTANT_BYTES
+        constants = [np.asarray(leaf) for leaf in fixed] if is_constant else []
+        self._fixed = [] if is_constant else fixed
 
-        def flat_step(
-            fixed: list, belief: list, x: Any, u: Any, key_data: Any
-        ) -> tuple[list, list]:
+        def flat_step(fixed: list, belief: list, x: Any, u: Any) -> tuple[list, list]:
+            # What is computed of constants would be rounded by the compiler, in its own way.
+            *fixed, key_data = jax.lax.optimization_barrier(constants) if is_constant else fixed
             filter, model = eqx.combine(jax.tree.unflatten(fixed_tree, fixed), static)
-            before = jax.tree.unflatten(belief_tree, belief)
+            before = jax.tree.unflatten(belief_tree, packing.parted(belief))
             key = jax.random.wrap_key_data(key_data, impl=key_impl)
             after, filtered = step(filter, model, before, x, key, u=u)
-            outputs, self._output_tree = jax.tree.flatten(filtered)
-            return jax.tree.leaves(after), outputs
+            outputs, self._output_tree = jax.tree.flatten(kept_of(filtered, self._kept))
+            return packing.joined(jax.tree.leaves(after)), outputs
 
         self._step = jax.jit(flat_step)
         # Compiles; the result is not used.
         u = np.zeros((self.model.input_size,), self._dtype) if self.model.input_size else None
-        self._step(self._fixed, self._belief, self._missing, u, self._key_data)
+        self._step(self._fixed, self._belief, self._missing, u)
 
     def _checked(self, x: Any, observed: Any) -> np.ndarray:
         if x is None:
