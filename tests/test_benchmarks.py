@@ -169,3 +169,25 @@ def test_experiments_are_timed(tmp_path):
     (row,) = json.loads(path.read_text())
     assert row["batch"] == 2
     assert 0 < row["seconds"] < row["first_seconds"]
+
+
+@pytest.mark.slow
+def test_the_classic_filters_agree_with_their_peers(tmp_path):
+    """The script compares the numbers before it times anything."""
+    pytest.importorskip("dynamax")
+    pytest.importorskip("particles")
+    script, path = ROOT / "benchmarks" / "classic.py", tmp_path / "classic.json"
+    done = subprocess.run(
+        [sys.executable, str(script), "--quick", "--json", str(path)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads(path.read_text())
+    sections = ("kalman", "fit", "particles", "streams")
+    rows = [row for name in sections for row in found[name]]
+    assert [len(found[name]) for name in sections] == [4, 1, 3, 6]
+    for row in rows[:-1]:
+        assert 0 < row["ratio"] < inf, row
+    assert rows[-1]["streams_a_second"] > 0
+    assert [row["kept"] for row in found["memory"]] == ["bound", "mean"]
+    assert all(0 < row["peak_gib"] < 2 for row in found["memory"])
