@@ -266,7 +266,7 @@ def test_the_classic_filters_agree_with_their_peers(tmp_path):
     found = json.loads(path.read_text())
     sections = ("kalman", "fit", "particles", "streams")
     rows = [row for name in sections for row in found[name]]
-    assert [len(found[name]) for name in sections] == [4, 1, 3, 5]
+    assert [len(found[name]) for name in sections] == [4, 1, 3, 6]
     for row in rows[:-1]:
         assert 0 < row["ratio"] < inf, row
     assert rows[-1]["streams_a_second"] > 0

@@ -61,6 +61,12 @@ def test_the_kalman_filter_needs_no_key():
     # A step inside a program of its own and outside of one round differently.
     for a, b in zip(jax.tree.leaves(stream.belief), jax.tree.leaves(belief), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+    lean = vf.Stream(vf.KalmanFilter(), MODEL, keep="posterior")
+    whole = vf.Stream(vf.KalmanFilter(), MODEL)
+    for x in XS[:3]:
+        kept, filtered = lean.push(x), whole.push(x)
+    assert kept.prior is kept.prediction is kept.info is None
+    assert_same_bits((kept.posterior, kept.bound), (filtered.posterior, filtered.bound))
     particles = FILTERS["particles"]
     refuses(lambda: vf.run(particles, MODEL, XS), TypeError, "`key`", "None")
     refuses(lambda: vf.Stream(particles, MODEL), TypeError, "`key`", "None")

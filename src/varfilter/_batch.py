@@ -18,7 +18,7 @@ def any_of_batch(flag: Bool[Array, "*shape"]) -> Bool[Array, "*shape"]:
 
 @any_of_batch.def_vmap
 def _any_of_batch(
-    axis_size: int, in_batched: list[bool], flag: Bool[Array, "*shape"]
+    axis_size: int, in_batched: list[bool], flag: Bool[Array, "batch *shape"]
 ) -> tuple[Bool[Array, "*shape"], bool]:
     return any_of_batch(jnp.any(flag, axis=0)), False
 

@@ -34,6 +34,10 @@ from varfilter.observation import embed_ahead
 FIRST = 0x66697273
 
 
+# Names of fields, a function of the whole, or None for all of it.
+Kept = tuple[str, ...] | Callable[[Filtered], Any] | None
+
+
 class Belief(eqx.Module):
     """All that the past has left: the filter's carry, and how many steps it has seen.
 
@@ -144,20 +148,22 @@ def run(
     else:
         require_belief(filter, model, belief)
     weight = require_weight("kl_weight", kl_weight)
-    kept = keep if keep is None or callable(keep) else require_fields(keep)
-    return _run(filter, model, belief, xs, us, mask, key, weight, complete, kept)
+    return _run(
+        filter, model, belief, xs, us, mask, key, weight, complete, require_kept(keep)
+    )  # fmt: skip
 
 
 def key_for(filter: AbstractFilter, key: Any) -> PRNGKeyArray:
     """Return the key, or one that nothing is drawn by where the filter needs none."""
-    if key is None and not filter.needs_key:
-        return jax.random.key(0)
-    require_key(key)
-    return key
+    given: Any = jax.random.key(0) if key is None and not filter.needs_key else key
+    require_key(given)
+    return given
 
 
-def require_fields(keep: Any) -> tuple[str, ...]:
-    """Return the names of the fields to keep, and refuse those that `Filtered` has not."""
+def require_kept(keep: Any) -> Kept:
+    """Return what to keep of a step, and refuse fields that `Filtered` has not."""
+    if keep is None or callable(keep):
+        return keep
     names = (keep,) if isinstance(keep, str) else tuple(keep)
     known = tuple(field.name for field in dataclasses.fields(Filtered))
     for name in names:
@@ -167,6 +173,14 @@ def require_fields(keep: Any) -> tuple[str, ...]:
                 f" of one; got {name!r}."
             )
     return names
+
+
+def kept_of(filtered: Filtered, kept: Kept) -> Any:
+    """What is kept of a step; `bound` is always there."""
+    if kept is None or callable(kept):
+        return filtered if kept is None else kept(filtered)
+    others = {"prior", "posterior", "prediction", "info"}.difference(kept)
+    return dataclasses.replace(filtered, **dict.fromkeys(others))
 
 
 def require_belief(filter: AbstractFilter, model: AbstractModel, belief: Any) -> None:
@@ -193,15 +207,12 @@ def _run(
     key: PRNGKeyArray,
     kl_weight: float | Float[Array, ""],
     complete: bool,
-    kept: tuple[str, ...] | Callable[[Filtered], Any] | None,
+    kept: Kept,
 ) -> tuple[Belief, Any]:
     seen = embed_ahead(model, xs) if complete else xs
 
     def keep(filtered: Filtered) -> Any:
-        if kept is None or callable(kept):
-            return filtered if kept is None else kept(filtered)
-        others = dict.fromkeys(("prior", "posterior", "prediction", "info"))
-        return dataclasses.replace(filtered, **{k: v for k, v in others.items() if k not in kept})
+        return kept_of(filtered, kept)
 
     def by_steps() -> tuple[Carry, Any]:
         last, (found, _) = filter_steps(

@@ -46,7 +46,8 @@ def test_a_complete_sequence_with_padding(name):
         padded = np.where(mask[:, None], xs, np.nan)
         found = vf.run(vf.KalmanFilter(), model, padded, us=us, mask=mask)
         steps = by_steps(model, jnp.asarray(xs), us, jnp.asarray(mask))
-        holds = sweep(model, model.init(), jnp.asarray(xs), us, jnp.asarray(mask)).holds
+        known = None if us is None else jnp.asarray(us)
+        holds = sweep(model, model.init(), jnp.asarray(xs), known, jnp.asarray(mask)).holds
         assert holds  # or the first would be the second
         assert relative_distance(found[0], steps[0]) < TIGHT
         assert int(found[0].t) == 10

@@ -127,8 +127,8 @@ class KalmanFilter(AbstractFilter):
             swept = sweep(model, carry.state, xs, us, mask)
             lost = jax.vmap(is_lost)(xs, swept.posteriors.mean, swept.log_evidences)
 
-            def kept(*beliefs_and_bound: Any) -> Any:
-                return keep(Filtered(*beliefs_and_bound, KalmanInfo(no_losses())))
+            def kept(prior: Any, posterior: Any, predicted: Any, bound: Array) -> Any:
+                return keep(Filtered(prior, posterior, predicted, bound, KalmanInfo(no_losses())))
 
             bounds = jnp.where(mask, finite_bound(swept.log_evidences), 0.0)
             beliefs = swept.priors, swept.posteriors, swept.predictions

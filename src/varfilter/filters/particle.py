@@ -5,7 +5,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
 
 from varfilter import distributions
 from varfilter._arguments import kind, require_fraction, require_positive
@@ -263,7 +263,7 @@ class ParticleFilter(AbstractFilter):
         )
 
 
-def particle_keys(key: PRNGKeyArray, num_particles: int) -> PRNGKeyArray:
+def particle_keys(key: PRNGKeyArray, num_particles: int) -> Key[Array, " num_particles"]:
     """A key for each particle: that of the step, counted on.
 
     Threefry's streams are independent for any two keys that differ (Salmon et al. 2011), so that

@@ -86,13 +86,11 @@ def sweep(
     num_steps = xs.shape[0]
     found, last = covariances(model, state.latent.covariance, num_steps)
     xs = jnp.where(mask[:, None], xs, 0.0)
-    means, last_mean = _means(model, state.latent.mean, found, xs, us, mask)
-
-    offsets = model.noise.mean[None]
+    means, residuals, updated, last_mean = _means(model, state.latent.mean, found, xs, us, mask)
+    expected = means @ model.loading.T + model.noise.mean[None]
     if us is not None:
-        offsets = offsets + us @ model.loading_input.T
-    expected = means @ model.loading.T + offsets
-    white = _each(found.inverse, xs - expected)
+        expected = expected + us @ model.loading_input.T
+    white = _each(found.inverse, residuals)
     log_dets = jnp.sum(jnp.log(jnp.diagonal(found.innovation, axis1=1, axis2=2)), axis=1)
     size = xs.shape[1]
     log_evidences = -0.5 * (size * LOG_2PI + jnp.sum(squared(white), axis=1)) - log_dets
@@ -102,7 +100,6 @@ def sweep(
     u = state.u
     if us is not None:
         u = jnp.where(count > 0, us[jnp.maximum(count - 1, 0)], u)
-    updated = means + _each(jnp.swapaxes(found.cross, 1, 2), white)
     ends = jnp.isfinite(last_mean).all() & jnp.isfinite(after).all()
     return Swept(
         _gaussians(means, found.predicted),
@@ -121,30 +118,31 @@ def _means(
     xs: Float[Array, "time observed"],
     us: Float[Array, "time inputs"] | None,
     mask: Bool[Array, " time"],
-) -> tuple[Float[Array, "time latent"], Float[Array, " latent"]]:
-    """Return the predicted mean of each step, and of the one after the last that exists."""
-    latent = model.latent_size
-    # m' = A m + b + A W^T S^-1/2 (x - C m - d)
-    gains = jnp.swapaxes(found.inverse, 1, 2) @ (found.cross @ model.transition.T)
-    both = jnp.concatenate([model.transition, model.loading], axis=0)
-    offsets = jnp.broadcast_to(model.noise.mean, xs.shape)
-    added = jnp.broadcast_to(model.process.mean, (xs.shape[0], latent))
-    driven = None
+) -> tuple[Array, Array, Array, Array]:
+    """Return of each step the predicted mean, x_t less its prediction, and the mean given x_t.
+
+    The last is the predicted mean of the step after the last one that exists.
+    """
+    # m+ = m + W^T S^-1/2 (x - C m - d), and m' = A m+ + b.
+    gains = jnp.swapaxes(found.inverse, 1, 2) @ found.cross
+    added = jnp.broadcast_to(model.process.mean, (xs.shape[0], model.latent_size))
+    centred, driven = xs - model.noise.mean[None], None
     if us is not None:
-        offsets = offsets + us @ model.loading_input.T
+        centred = centred - us @ model.loading_input.T
         driven = us @ model.transition_input.T
     if model.feedback is not None:
         added = added + xs @ model.feedback.T
 
-    def step(mean: Array, given: tuple) -> tuple[Array, Array]:
+    def step(mean: Array, given: tuple) -> tuple[Array, tuple[Array, Array, Array]]:
         gain, seen, add, drive, exists = given
         before = mean if drive is None else mean + drive
-        moved = both @ before
-        after = moved[:latent] + add + (seen - moved[latent:]) @ gain
-        return jnp.where(exists, after, mean), before
+        residual = seen - model.loading @ before
+        updated = before + residual @ gain
+        after = jnp.where(exists, model.transition @ updated + add, mean)
+        return after, (before, residual, updated)
 
-    last, means = jax.lax.scan(step, first, (gains, xs - offsets, added, driven, mask))
-    return means, last
+    last, kept = jax.lax.scan(step, first, (gains, centred, added, driven, mask))
+    return *kept, last
 
 
 def _keeps_its_digits(

@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 
 from varfilter import _linalg
 from varfilter._arguments import require_input_size
+from varfilter._batch import if_any
 from varfilter.contracts import as_observations
 from varfilter.distributions import Gaussian, fill, observed
 from varfilter.distributions.normal import LOG_2PI, squared
@@ -205,7 +206,12 @@ def kalman_update(
     size, latent = model.loading.shape
     both = seen[:, None] & seen[None, :]
     unit = jnp.eye(size, dtype=x.dtype)
-    noise = _linalg.cholesky(jnp.where(both, model.noise.covariance, unit))
+    lacks = ~jnp.all(seen)
+    noise = if_any(
+        lacks,
+        lambda: _linalg.cholesky(jnp.where(both, model.noise.covariance, unit)),
+        lambda: model.noise.cholesky,
+    )
     loading = jnp.where(seen[:, None], model.loading, 0.0)
     mean = model.loading @ predicted.mean + model.offset(state)
     residual = fill(x, mean) - mean
@@ -221,8 +227,12 @@ def kalman_update(
     count = jnp.sum(seen).astype(x.dtype)
     log_det = jnp.sum(jnp.log(jnp.diagonal(innovation)))
     log_evidence = -0.5 * (count * LOG_2PI + jnp.sum(squared(white))) - log_det
-    full = _linalg.lower_triangular(
-        jnp.concatenate([model.noise.cholesky, model.loading @ prior], axis=1)
+    full = if_any(
+        lacks,
+        lambda: _linalg.lower_triangular(
+            jnp.concatenate([model.noise.cholesky, model.loading @ prior], axis=1)
+        ),
+        lambda: innovation,
     )
     return posterior, Gaussian.from_cholesky(mean, full), log_evidence
 
