@@ -108,6 +108,16 @@ def _seeds(target: Target, options: TrainOptions, out: Path) -> Sequence[int]:
     if target.seeds and (count, options.seed) == (len(target.seeds), target.experiment.seed):
         return target.seeds
     seeds = range(options.seed, options.seed + count)
+    begun, new = [], []
+    for seed in seeds:
+        (begun if is_run(seed_folder(out, seed)) else new).append(seed)
+    if new and (ahead := [seed for seed in begun if updates_made(seed_folder(out, seed))]):
+        raise ValueError(
+            f"`--seeds {count}`: there are runs of some of these seeds in {str(out)!r} (seed-"
+            f"{ahead[0]} is at step {updates_made(seed_folder(out, ahead[0]))}), and none of seed"
+            f" {new[0]} yet: they cannot begin in one program. Train the new ones by themselves,"
+            f" `--seed {new[0]} --seeds {len(new)}`, or all of them with another `--out`."
+        )
     if left_out := sorted(set(seeds_in(out)) - set(seeds)):
         names = ", ".join(map(str, left_out))
         tell(f"The runs of the seeds {names} in {str(out)!r} are left as they are.")
