@@ -47,7 +47,7 @@ def test_any_layout_scores_as_each_alone(world, monkeypatch, kept):
     monkeypatch.setattr(scoring, "LEAST_SAVED", 0.0)
     if not kept:  # as of a split that is too large to be kept
         monkeypatch.setattr(scoring, "KEPT", 0)
-    # All at once, six chunks of the longest, of which the others leave; and two batches of three.
+    # All at once, eight chunks of the longest, of which the others leave; and two batches of three.
     for size in (None, 3):
         held_out = HeldOut(dataset, split="test", batch_size=size)
         found = held_out.evaluate(vf.KalmanFilter(), model, KEY)
