@@ -10,6 +10,7 @@ import pytest
 import varfilter as vf
 from refusals import refuses
 from varfilter.data import Dataset, Family, Ragged, Scaling
+from varfilter.inference.gradient import descend
 from varfilter.training import HeldOut, numbered, scoring, stacked, unstacked
 from varfilter.training.scoring import Layout, batch_sizes, chunk_length, most_sequences
 from worlds import KEY, assert_same_bits, linear_gaussian, observations
@@ -130,7 +131,7 @@ class TestStacking:
         for _ in range(3):
             steps = []
             for place, each in enumerate((plain, outside)):
-                step, states[place] = each.update(gradient, states[place], parameters)
+                step, states[place] = descend(each, gradient, states[place], parameters)
                 steps.append(step)
             # A number as float32 is the number that float32 arithmetic made of it.
             np.testing.assert_allclose(steps[0]["w"], steps[1]["w"], rtol=1e-6)
