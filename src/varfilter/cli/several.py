@@ -183,7 +183,8 @@ def _shown_by(
 
         def show(events: Events) -> None:
             for writer, event in zip(writers, events, strict=False):
-                writer.show(event)
+                if event is not None:
+                    writer.show(event)
             if resumed := [event for event in events if isinstance(event, Resumed)]:
                 refused = [reason for event in resumed for reason in event.refused]
                 last = max(event.step for event in resumed)

@@ -273,7 +273,8 @@ class _Group:
         full: dict[int, Any] = {}
         if any(self.works[m].is_full_due(after[m]) for m in due):
             best, keys = self._stack(after, lambda state: (state.best_filter, state.best_model))
-            full = dict(zip(after, self.held_out.full.evaluate_stacked(*best, keys), strict=False))
+            scores = self.held_out.full.evaluate_stacked(best[0], best[1], keys)
+            full = dict(zip(after, scores, strict=False))
         events: dict[int, Event] = {}
         for m in due:
             of_all = full.get(m) if self.works[m].is_full_due(after[m]) else None

@@ -201,8 +201,10 @@ def scored(
         if phase.size < places.starts.shape[0]:
             places = _front(places, phase.size, 0)
             standing = _front(standing, phase.size, int(is_stacked))
-        bounds = (jnp.asarray(bound, jnp.int32) for bound in (phase.first, phase.end))
-        standing = _gone_on(filter, model, key, rows, places, standing, task, *bounds, is_stacked)
+        first, end = jnp.asarray(phase.first, jnp.int32), jnp.asarray(phase.end, jnp.int32)
+        standing = _gone_on(
+            filter, model, key, rows, places, standing, task, first, end, is_stacked
+        )
         found.append((phase.size, standing[1]))
     return found
 
