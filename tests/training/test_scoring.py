@@ -40,8 +40,8 @@ def alone(model, dataset):
     return np.array(found).T
 
 
-# All at once, eight chunks of the longest, of which the others leave; and two batches of three, of a
-# split that is too large to be kept.
+# All at once, eight chunks of the longest, of which the others leave; and two batches of three, of
+# a split that is too large to be kept.
 @pytest.mark.parametrize(("size", "kept"), [(None, scoring.KEPT), (3, 0)])
 def test_any_layout_scores_as_each_alone(world, monkeypatch, size, kept):
     model, dataset = world
