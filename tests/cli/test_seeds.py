@@ -68,8 +68,9 @@ def test_refusals(both, unbroken, songs, tmp_path):
     assert "seed-0" in said
     # A third seed has not begun where the others stand.
     said = refuse(*words, "--out", folder, "--seeds", 3)
-    assert "seed-0 at 6, seed-1 at 6, seed-2 at 0" in said
-    assert "--max-updates 6" in said
+    assert "seed-0 is at step 6" in said
+    assert "`--seed 2 --seeds 1`" in said
+    assert seeds_in(folder) == [0, 1]
     assert "Give one of them" in refuse(*words, "--seeds", 2, "--distributed")
 
 

@@ -10,6 +10,7 @@ import pytest
 import varfilter as vf
 from refusals import refuses
 from varfilter.data import Dataset, Family, Ragged, Scaling
+from varfilter.inference.gradient import descend
 from varfilter.training import HeldOut, numbered, scoring, stacked, unstacked
 from varfilter.training.scoring import Layout, batch_sizes, chunk_length, most_sequences
 from worlds import KEY, assert_same_bits, linear_gaussian, observations
@@ -39,26 +40,24 @@ def alone(model, dataset):
     return np.array(found).T
 
 
-@pytest.mark.parametrize("kept", [True, False])
-def test_any_layout_scores_as_each_alone(world, monkeypatch, kept):
+# All at once, eight chunks of the longest, of which the others leave; and two batches of three, of
+# a split that is too large to be kept.
+@pytest.mark.parametrize(("size", "kept"), [(None, scoring.KEPT), (3, 0)])
+def test_any_layout_scores_as_each_alone(world, monkeypatch, size, kept):
     model, dataset = world
     free_energy, square_error = alone(model, dataset)
     monkeypatch.setattr(scoring, "LONGEST_CHUNK", 4)
-    monkeypatch.setattr(scoring, "LEAST_SAVED", 0.0)
-    if not kept:  # as of a split that is too large to be kept
-        monkeypatch.setattr(scoring, "KEPT", 0)
-    # All at once, six chunks of the longest, of which the others leave; and two batches of three.
-    for size in (None, 3):
-        held_out = HeldOut(dataset, split="test", batch_size=size)
-        found = held_out.evaluate(vf.KalmanFilter(), model, KEY)
-        assert found.numbers.tolist() == [0, 1, 2, 4, 5, 6]
-        assert found.num_steps.tolist() == [8, 1, 29, 5, 13, 2]
-        # Sums of at most 60 float32 numbers in another order: 60 roundings of 6e-8.
-        np.testing.assert_allclose(found.free_energy, free_energy, rtol=4e-6)
-        np.testing.assert_allclose(found.square_error, square_error, rtol=4e-6)
-        if size is None:
-            # Fewer steps are filtered than six sequences of the longest one's have.
-            assert held_out.padded_steps(vf.KalmanFilter()) < 6 * 32
+    monkeypatch.setattr(scoring, "MOST_PROGRAMS", 2)
+    monkeypatch.setattr(scoring, "KEPT", kept)
+    held_out = HeldOut(dataset, split="test", batch_size=size)
+    found = held_out.evaluate(vf.KalmanFilter(), model, KEY)
+    assert found.numbers.tolist() == [0, 1, 2, 4, 5, 6]
+    assert found.num_steps.tolist() == [8, 1, 29, 5, 13, 2]
+    # Sums of at most 60 float32 numbers in another order: 60 roundings of 6e-8.
+    np.testing.assert_allclose(found.free_energy, free_energy, rtol=4e-6)
+    np.testing.assert_allclose(found.square_error, square_error, rtol=4e-6)
+    # Fewer steps are filtered than if all were as long as the longest.
+    assert held_out.padded_steps(vf.KalmanFilter()) < 6 * 32
 
 
 def test_several_models_are_scored_as_each(world):
@@ -130,7 +129,7 @@ class TestStacking:
         for _ in range(3):
             steps = []
             for place, each in enumerate((plain, outside)):
-                step, states[place] = each.update(gradient, states[place], parameters)
+                step, states[place] = descend(each, gradient, states[place], parameters)
                 steps.append(step)
             # A number as float32 is the number that float32 arithmetic made of it.
             np.testing.assert_allclose(steps[0]["w"], steps[1]["w"], rtol=1e-6)

@@ -107,6 +107,16 @@ def _seeds(target: Target, options: TrainOptions, out: Path) -> Sequence[int]:
     if target.seeds and (count, options.seed) == (len(target.seeds), target.experiment.seed):
         return target.seeds
     seeds = range(options.seed, options.seed + count)
+    begun, new = [], []
+    for seed in seeds:
+        (begun if is_run(seed_folder(out, seed)) else new).append(seed)
+    if new and (ahead := [seed for seed in begun if updates_made(seed_folder(out, seed))]):
+        raise ValueError(
+            f"`--seeds {count}`: there are runs of some of these seeds in {str(out)!r} (seed-"
+            f"{ahead[0]} is at step {updates_made(seed_folder(out, ahead[0]))}), and none of seed"
+            f" {new[0]} yet: they cannot begin in one program. Train the new ones by themselves,"
+            f" `--seed {new[0]} --seeds {len(new)}`, or all of them with another `--out`."
+        )
     if left_out := sorted(set(seeds_in(out)) - set(seeds)):
         names = ", ".join(map(str, left_out))
         tell(f"The runs of the seeds {names} in {str(out)!r} are left as they are.")
@@ -172,7 +182,8 @@ def _shown_by(
 
         def show(events: Events) -> None:
             for writer, event in zip(writers, events, strict=False):
-                writer.show(event)
+                if event is not None:
+                    writer.show(event)
             if resumed := [event for event in events if isinstance(event, Resumed)]:
                 refused = [reason for event in resumed for reason in event.refused]
                 last = max(event.step for event in resumed)

@@ -6,10 +6,11 @@ alone, to rounding. A run that stops, since validation no longer improves or its
 left as it is while the others go on.
 """
 
+import itertools
 import math
 import threading
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ import jax.numpy as jnp
 from varfilter.data.dataset import Dataset
 from varfilter.experiments.experiment import Experiment, differences
 from varfilter.runs.checkpointing import Checkpointing, Found, Standing, newest_standing
-from varfilter.runs.run import Run
+from varfilter.runs.run import Progress, Run
 from varfilter.runs.training import (
     SECONDS_PER_DISPATCH,
     Event,
@@ -204,6 +205,9 @@ class _Group:
         ]
         self.runs, self.works = runs, [first, *others]
         self.held_out = first.held_out
+        # How many are scored at once: where one has ended, another takes its place, in vain, since
+        # fewer would be another program.
+        self.width = len(runs)
 
     def events(self, by_member: Mapping[int, Event]) -> Events:
         """What happened to each run, None to those that are not mentioned."""
@@ -242,8 +246,7 @@ class _Group:
         if seconds is None:
             return
         num_epochs = max(self.works[m].schedule.num_epochs for m in standings)
-        learning = stacked([each.state.learning for each in standings.values()])
-        keys = self._keys(standings)
+        learning, keys = self._stack(standings, lambda state: state.learning)
         settled = self.held_out.settled(learning, keys, num_epochs, epoch=seconds)
         for m in standings:
             self.works[m].settle(settled)
@@ -261,18 +264,17 @@ class _Group:
     ) -> tuple[dict[int, Standing], dict[int, Event]]:
         """Score those that are due; the others are scored too, in vain: it is one program."""
         part = self.held_out.part(self.works[due[0]].validation)
-        learning = stacked([each.state.learning for each in standings.values()])
-        keys = self._keys(standings)
+        learning, keys = self._stack(standings, lambda state: state.learning)
         scores = part.evaluate_stacked(learning.filter, learning.model, keys)
-        by_member = dict(zip(standings, scores, strict=True))
+        by_member = dict(zip(standings, scores, strict=False))
         after = dict(standings)
         for m in due:
             after[m] = self.works[m].with_best(after[m], by_member[m])
         full: dict[int, Any] = {}
         if any(self.works[m].is_full_due(after[m]) for m in due):
-            states = [each.state for each in after.values()]
-            best = stacked([(state.best_filter, state.best_model) for state in states])
-            full = dict(zip(after, self.held_out.full.evaluate_stacked(*best, keys), strict=True))
+            best, keys = self._stack(after, lambda state: (state.best_filter, state.best_model))
+            scores = self.held_out.full.evaluate_stacked(best[0], best[1], keys)
+            full = dict(zip(after, scores, strict=False))
         events: dict[int, Event] = {}
         for m in due:
             of_all = full.get(m) if self.works[m].is_full_due(after[m]) else None
@@ -289,8 +291,13 @@ class _Group:
         for m, standing in standings.items():
             self.works[m].time(standing.step, seconds)
 
-    def _keys(self, members: Mapping[int, Any]) -> Any:
-        return jnp.stack([self.works[m].keys.valid for m in members])
+    def _stack(
+        self, standings: Mapping[int, Standing], part: Callable[[Progress], Any]
+    ) -> tuple[Any, Any]:
+        """A part of each run's state, and its key of validation, stacked; `width` of them."""
+        members = list(itertools.islice(itertools.cycle(standings), self.width))
+        keys = jnp.stack([self.works[m].keys.valid for m in members])
+        return stacked([part(standings[m].state) for m in members]), keys
 
     def _has_ended(self, member: int, found: Found) -> bool:
         work, standing = self.works[member], found.standing
@@ -340,6 +347,7 @@ class _Updates:
         """Where they stand after some updates, and what is to be told of these."""
         if 2 * len(standings) <= len(self.members) or not self.members:
             self.members = list(standings)
+            self.group.width = len(self.members)
             self.updates = self._begun(standings)
         fitted = next(self.updates)
         each = unstacked((fitted.state, fitted.metrics), len(self.members))

@@ -29,6 +29,8 @@ MOST_PATHS, MOST_NUMBERS = 1 << 14, 1 << 25
 # A smaller batch is one more program to compile: it has to save so much of the work.
 LEAST_SAVED = 1 / 8
 MOST_PROGRAMS = 4
+# On an accelerator fewer sequences than these take as long as these.
+SMALLEST = 32
 
 
 class Rows(eqx.Module):
@@ -98,7 +100,8 @@ class Layout:
         self.lengths = lengths
         self.chunk = chunk_length(int(lengths[order[0]]) - 1)
         counts = [self._chunks(batch) for batch in self.batches]
-        sizes = batch_sizes(counts, self.size)
+        smallest = 1 if jax.default_backend() == "cpu" else SMALLEST
+        sizes = batch_sizes(counts, self.size, smallest)
         self.phases = [_phases(count, sizes) for count in counts]
         self._total = int(lengths[order].sum())
         self._kept: Rows | None = None
@@ -154,11 +157,11 @@ def chunk_length(num_steps: int) -> int:
     return max(1, -(-num_steps // num_chunks))
 
 
-def batch_sizes(counts: list[np.ndarray], size: int) -> list[int]:
+def batch_sizes(counts: list[np.ndarray], size: int, smallest: int = 1) -> list[int]:
     """The sizes of batch that are worth a program each, the largest first.
 
     `counts` are the chunks of each sequence, by batch, falling. Halves are added, the one that
-    saves most first, as long as they save `LEAST_SAVED` of the work.
+    saves most first, as long as they save `LEAST_SAVED` of the work; none below `smallest`.
     """
 
     def work(sizes: list[int]) -> int:
@@ -166,6 +169,7 @@ def batch_sizes(counts: list[np.ndarray], size: int) -> list[int]:
         return sum((phase.end - phase.first) * phase.size for phase in phases)
 
     halves = [-(-size >> power) for power in range(1, size.bit_length())]
+    halves = [half for half in halves if half >= smallest]
     chosen = [size]
     for _ in range(MOST_PROGRAMS - 1):
         trials = {half: work(sorted({*chosen, half}, reverse=True)) for half in halves}
@@ -197,8 +201,10 @@ def scored(
         if phase.size < places.starts.shape[0]:
             places = _front(places, phase.size, 0)
             standing = _front(standing, phase.size, int(is_stacked))
-        bounds = (jnp.asarray(bound, jnp.int32) for bound in (phase.first, phase.end))
-        standing = _gone_on(filter, model, key, rows, places, standing, task, *bounds, is_stacked)
+        first, end = jnp.asarray(phase.first, jnp.int32), jnp.asarray(phase.end, jnp.int32)
+        standing = _gone_on(
+            filter, model, key, rows, places, standing, task, first, end, is_stacked
+        )
         found.append((phase.size, standing[1]))
     return found
 

@@ -62,8 +62,15 @@ def stacked(trees: Sequence[T]) -> T:
 
 def unstacked(tree: T, count: int) -> list[T]:
     """The trees of which `stacked` made one, by one dispatch; `count` is how many they were."""
-    arrays, rest = eqx.partition(tree, eqx.is_array)
-    return [eqx.combine(each, rest) for each in _unstack(arrays, count)]
+    leaves, structure = jax.tree.flatten(tree)
+    places = [place for place, leaf in enumerate(leaves) if eqx.is_array(leaf)]
+    found = []
+    for arrays in _unstack([leaves[place] for place in places], count):
+        own = list(leaves)
+        for place, array in zip(places, arrays, strict=True):
+            own[place] = array
+        found.append(structure.unflatten(own))
+    return found
 
 
 def _init(build: Any, numbers: Any, named: Any, parameters: Any) -> Any:
@@ -115,8 +122,5 @@ def _stack(rows: list[list[Any]]) -> list[Any]:
 
 
 @functools.partial(jax.jit, static_argnums=1)
-def _unstack(arrays: Any, count: int) -> list[Any]:
-    def taken(place: int) -> Any:
-        return jax.tree.map(lambda leaf: leaf[place], arrays)
-
-    return [taken(place) for place in range(count)]
+def _unstack(arrays: list[Any], count: int) -> list[list[Any]]:
+    return [[array[place] for array in arrays] for place in range(count)]

@@ -393,8 +393,8 @@ def _from_host(
 
 def _stacked_on_device(update: _Update, windows: RandomWindows, most: int) -> Dispatch:
     def call(state: LearnerState, first: int, end: int) -> tuple[LearnerState, Metrics]:
-        bounds = (jnp.asarray(n, jnp.int32) for n in (first, end))
-        state, kept = _stacked_updates(update, state, windows, *bounds, most)
+        begin, stop = jnp.asarray(first, jnp.int32), jnp.asarray(end, jnp.int32)
+        state, kept = _stacked_updates(update, state, windows, begin, stop, most)
         return state, jax.tree.map(lambda m: m[:, : end - first], kept)
 
     return call
