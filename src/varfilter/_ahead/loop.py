@@ -20,12 +20,20 @@ UNROLL = 1
 
 
 def scan_ahead(
-    step: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, *, reverse: bool = False
+    step: Callable[[Any, Any], tuple[Any, Any]],
+    init: Any,
+    xs: Any,
+    *,
+    reverse: bool = False,
+    gradients_behind: bool = False,
 ) -> tuple[Any, Any]:
     """Compute `jax.lax.scan(step, init, xs)`, looping over no more than has to wait.
 
     The numbers are those of the plain loop up to rounding: products of many steps at once may be
     summed in another order. A step with effects is not taken apart.
+
+    With `gradients_behind` the gradients of the matrices that the loops multiply by are computed
+    for all steps at once, too; it is for functions that are differentiated in reverse mode alone.
     """
     init, xs = jax.tree.map(jnp.asarray, (init, xs))
     init = strong(init)
@@ -43,18 +51,32 @@ def scan_ahead(
     if most < 2:
         return jax.lax.scan(step, init, xs, reverse=reverse)
     flat = jax.tree.leaves(init), jax.tree.leaves(xs)
-    last, ys = _in_pieces(plan, consts, *flat, _piece_size(length, most), reverse=reverse)
+    last, ys = _in_pieces(
+        plan,
+        consts,
+        *flat,
+        _piece_size(length, most),
+        reverse=reverse,
+        gradients_behind=gradients_behind,
+    )
     return jax.tree.unflatten(structure, [*last, *ys])
 
 
 def _in_pieces(
-    plan: Plan, consts: list[Any], init: list[Any], xs: list[Any], size: int, *, reverse: bool
+    plan: Plan,
+    consts: list[Any],
+    init: list[Any],
+    xs: list[Any],
+    size: int,
+    *,
+    reverse: bool,
+    **options: Any,
 ) -> tuple[list[Any], list[Any]]:
     """Execute the plan on pieces of `size` steps, one after another."""
     length = xs[0].shape[0]
 
     def piece(carry: list[Any], xs: list[Any]) -> tuple[list[Any], list[Any]]:
-        return _execute(plan, consts, carry, xs, reverse=reverse)
+        return _execute(plan, consts, carry, xs, reverse=reverse, **options)
 
     if size == length:
         return piece(init, xs)
@@ -81,7 +103,13 @@ def _piece_size(length: int, most: int) -> int:
 
 
 def _execute(
-    plan: Plan, consts: list[Any], init: list[Any], xs: list[Any], *, reverse: bool
+    plan: Plan,
+    consts: list[Any],
+    init: list[Any],
+    xs: list[Any],
+    *,
+    reverse: bool,
+    gradients_behind: bool,
 ) -> tuple[list[Any], list[Any]]:
     length = xs[0].shape[0]
     values: dict[Var, Any] = dict(zip([*plan.consts, *plan.xs], [*consts, *xs], strict=True))
@@ -103,7 +131,7 @@ def _execute(
             )
             values[plan.carry[leaf]] = before
         if stage.loop is not None:
-            body = Body(plan, stage.loop)
+            body = Body(plan, stage.loop, gradients_behind=gradients_behind)
             first = [init[leaf] for leaf in stage.loop.leaves]
             carry, kept = body.scan(
                 values, first, length=length, reverse=reverse, unroll=min(UNROLL, length)
