@@ -181,6 +181,11 @@ def test_long_sequences_are_cut_into_pieces(monkeypatch, reverse):
     assert_equal_scans(step, init, reverse=reverse)
 
 
+def test_steps_may_be_written_out(monkeypatch):
+    monkeypatch.setattr(loop, "_unroll", lambda num_equations: 3)
+    assert_equal_scans(*STEPS["chain"])
+
+
 def test_it_refuses_and_promotes_as_lax_scan_does():
     with pytest.raises(TypeError, match="carry"):
         scan_ahead(lambda c, x: (c[:1], x), ONES, INPUTS[0])

@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -9,8 +10,11 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import JaxprEqn, Literal, Var
 
-from varfilter._ahead.equations import function_of, variables_of
+from varfilter._ahead.equations import function_of, num_bytes, variables_of
 from varfilter._ahead.stages import Loop, Plan
+
+# Larger arrays are stored as they are: copying them costs more than another kernel.
+MOST_JOINED_BYTES = 2**14
 
 
 def evaluate(
@@ -39,7 +43,7 @@ class Body:
     """One loop of a plan.
 
     The products W_1 x, W_2 x, ... of fixed matrices with one operand are computed as one product
-    with a taller matrix: fewer and larger kernels.
+    with a taller matrix, and what is kept of a step is stored as one array: fewer, larger kernels.
 
     In reverse mode a loop adds each step's part of a matrix's gradient to what it has of it so
     far: as much memory as the matrix has, read and written at each step. With `gradients_behind`
@@ -71,7 +75,8 @@ class Body:
             after, kept, _ = self._step(fixed, matrices, carry, scanned, None)
             return after, kept
 
-        return jax.lax.scan(step, first, scanned, **options)
+        last, kept = jax.lax.scan(step, first, scanned, **options)
+        return last, self._unpacked(kept)
 
     def _scan_without_gradients(
         self, matrices: list[Any], inputs: Any, options: dict[str, Any]
@@ -87,7 +92,7 @@ class Body:
                 return after, (kept, operands)
 
             last, (kept, operands) = jax.lax.scan(step, first, (scanned, taps), **options)
-            return (last, kept), operands
+            return (last, self._unpacked(kept)), operands
 
         def zeros() -> list[Any]:
             shapes = [_product_shape(together) for together in self._products]
@@ -157,7 +162,42 @@ class Body:
             for atom in (plan.after[leaf] for leaf in loop.leaves)
         ]
         operands = [now[_operand(together)] for together in self._products]
-        return after, [now[variable] for variable in loop.kept], operands
+        return after, self._packed([now[variable] for variable in loop.kept]), operands
+
+    def _packed(self, kept: list[Any]) -> list[Any]:
+        """Join what is kept of a step: one array to be stored, instead of many."""
+        groups = self._packs()
+        return [
+            kept[group[0]]
+            if len(group) == 1
+            else jnp.concatenate([jnp.ravel(kept[number]) for number in group])
+            for group in groups
+        ]
+
+    def _unpacked(self, packed: list[Any]) -> list[Any]:
+        """Take apart what was joined, of all steps."""
+        kept: dict[int, Any] = {}
+        for group, array in zip(self._packs(), packed, strict=True):
+            if len(group) == 1:
+                kept[group[0]] = array
+                continue
+            avals: list[Any] = [self._loop.kept[number].aval for number in group]
+            ends = list(itertools.accumulate(math.prod(aval.shape) for aval in avals))
+            for number, aval, part in zip(
+                group, avals, jnp.split(array, ends[:-1], axis=1), strict=True
+            ):
+                kept[number] = part.reshape(len(part), *aval.shape)
+        return [kept[number] for number in range(len(kept))]
+
+    def _packs(self) -> list[list[int]]:
+        """Which of what is kept is joined: small arrays of floats, by their type."""
+        groups: dict[Any, list[int]] = {}
+        for number, variable in enumerate(self._loop.kept):
+            dtype: Any = variable.aval.dtype
+            is_small = num_bytes(variable) <= MOST_JOINED_BYTES
+            is_joined = is_small and jnp.issubdtype(dtype, jnp.floating)
+            groups.setdefault(dtype if is_joined else number, []).append(number)
+        return list(groups.values())
 
 
 def _products(loop: Loop, *, at_least: int) -> list[list[JaxprEqn]]:

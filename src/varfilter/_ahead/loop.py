@@ -15,8 +15,10 @@ from varfilter._tree import strong
 # Of one sequence, what is computed for many steps at once may hold so many bytes; longer sequences
 # are cut into pieces, each computed ahead by itself. Batches multiply it.
 MOST_BYTES = 2**24
-# Passed on to each loop that is left.
-UNROLL = 1
+# On an accelerator each turn of a loop waits for its launch: small bodies are written out several
+# times, to about so many equations a turn, which keeps the time to compile in bounds.
+UNROLLED_EQUATIONS = 1200
+MOST_UNROLLED = 8
 
 
 def scan_ahead(
@@ -133,12 +135,21 @@ def _execute(
         if stage.loop is not None:
             body = Body(plan, stage.loop, gradients_behind=gradients_behind)
             first = [init[leaf] for leaf in stage.loop.leaves]
-            carry, kept = body.scan(
-                values, first, length=length, reverse=reverse, unroll=min(UNROLL, length)
-            )
+            unroll = min(_unroll(len(stage.loop.equations)), length)
+            carry, kept = body.scan(values, first, length=length, reverse=reverse, unroll=unroll)
             last.update(zip(stage.loop.leaves, carry, strict=True))
             values.update(zip(stage.loop.kept, kept, strict=True))
+            for leaf in stage.loop.derived:
+                sources = map(read, plan.sources(leaf))
+                values[plan.carry[leaf]], _ = _shifted(init[leaf], *sources, reverse=reverse)
     return [last[i] for i in range(len(init))], [read(atom) for atom in plan.ys]
+
+
+def _unroll(num_equations: int) -> int:
+    """How many steps a turn of a loop with so many equations a step makes."""
+    if jax.default_backend() == "cpu":
+        return 1
+    return min(max(UNROLLED_EQUATIONS // max(num_equations, 1), 1), MOST_UNROLLED)
 
 
 def _shifted(first: Any, *sources: Any, reverse: bool) -> tuple[Any, Any]:
