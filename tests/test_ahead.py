@@ -182,7 +182,7 @@ def test_long_sequences_are_cut_into_pieces(monkeypatch, reverse):
 
 
 def test_steps_may_be_written_out(monkeypatch):
-    monkeypatch.setattr(loop, "_unroll", lambda num_equations: 3)
+    monkeypatch.setattr(loop, "_unroll", lambda num_products: 3)
     assert_equal_scans(*STEPS["chain"])
 
 

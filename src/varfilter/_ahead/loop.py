@@ -8,16 +8,16 @@ import jax.numpy as jnp
 from jax.extend.core import JaxprEqn, Literal, Var
 
 from varfilter._ahead.body import Body, evaluate
-from varfilter._ahead.equations import trace
+from varfilter._ahead.equations import num_products, trace
 from varfilter._ahead.stages import Plan
 from varfilter._tree import strong
 
 # Of one sequence, what is computed for many steps at once may hold so many bytes; longer sequences
 # are cut into pieces, each computed ahead by itself. Batches multiply it.
 MOST_BYTES = 2**24
-# On an accelerator each turn of a loop waits for its launch: small bodies are written out several
-# times, to about so many equations a turn, which keeps the time to compile in bounds.
-UNROLLED_EQUATIONS = 1200
+# On an accelerator each turn of a loop waits for its launch: bodies with few products are written
+# out several times, to about so many products a turn, which keeps the time to compile in bounds.
+UNROLLED_PRODUCTS = 40
 MOST_UNROLLED = 8
 
 
@@ -135,7 +135,7 @@ def _execute(
         if stage.loop is not None:
             body = Body(plan, stage.loop, gradients_behind=gradients_behind)
             first = [init[leaf] for leaf in stage.loop.leaves]
-            unroll = min(_unroll(len(stage.loop.equations)), length)
+            unroll = min(_unroll(num_products(stage.loop.equations)), length)
             carry, kept = body.scan(values, first, length=length, reverse=reverse, unroll=unroll)
             last.update(zip(stage.loop.leaves, carry, strict=True))
             values.update(zip(stage.loop.kept, kept, strict=True))
@@ -145,11 +145,11 @@ def _execute(
     return [last[i] for i in range(len(init))], [read(atom) for atom in plan.ys]
 
 
-def _unroll(num_equations: int) -> int:
-    """How many steps a turn of a loop with so many equations a step makes."""
+def _unroll(num_products: int) -> int:
+    """How many steps a turn of a loop with so many products a step makes."""
     if jax.default_backend() == "cpu":
         return 1
-    return min(max(UNROLLED_EQUATIONS // max(num_equations, 1), 1), MOST_UNROLLED)
+    return min(max(UNROLLED_PRODUCTS // max(num_products, 1), 1), MOST_UNROLLED)
 
 
 def _shifted(first: Any, *sources: Any, reverse: bool) -> tuple[Any, Any]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from jax.extend.core import Jaxpr, JaxprEqn, Literal, Var
 
-from varfilter._ahead.equations import num_bytes, variables_of
+from varfilter._ahead.equations import num_bytes, num_products, variables_of
 
 # Cheaper to compute again in each step than to be stored for all of them, unless the result is
 # smaller; and the same of what is computed element by element, if the result is larger.
@@ -17,8 +17,6 @@ ELEMENTWISE = frozenset(
     {"add", "sub", "mul", "div", "neg", "sign", "abs", "max", "min", "select_n"}
     | {"and", "or", "not", "eq", "ne", "lt", "le", "gt", "ge"}
 )
-# For many steps at once these are much faster than in a loop.
-PRODUCTS = frozenset({"dot_general", "conv_general_dilated"})
 # These look at their inputs before they compute. For many steps at once a `cond` would compute
 # both of its sides, and a `while` go on until the last step is done: they stay in the loop.
 CHOICES = frozenset({"cond", "while"})
@@ -209,9 +207,9 @@ class Plan:
             if result in found or not self._needs[result] & inside:
                 continue
             way, used = self._needed([result], lambda v: v in known or v in found)
-            names = {equation.primitive.name for equation in way if equation not in body}
-            moving = {v for v in used - found - known if v in self.carry}
-            if not moving and not names & (PRODUCTS | CHOICES | {"scan"}):
+            waits = any(variable in self.carry for variable in used - found - known)
+            names = {equation.primitive.name for equation in way}
+            if not waits and not names & (CHOICES | {"scan"}) and not num_products(way):
                 tails.append(result)
         kept = self._kept(looped, body, wanted, known)
         with_tails, _ = self._body(looped, [*targets, *tails], known)
@@ -301,8 +299,8 @@ class Plan:
                 size = num_bytes(variable)
                 moves = variable not in self.fixed
                 cost = sum(origin[v] for v in inputs if not (moves and v in self.fixed))
-                is_larger = name in ELEMENTWISE and cost < size
-                if not inputs or (name in CHEAP and cost <= size) or is_larger:
+                is_larger = name in CHEAP | ELEMENTWISE and cost < size
+                if not inputs or is_larger or (moves and name in CHEAP and cost == size):
                     cheap.add(variable)
                     size = cost
                 origin[variable] = size
