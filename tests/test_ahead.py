@@ -140,6 +140,28 @@ def test_it_is_lax_scan(name, reverse):
     assert_equal_scans(*STEPS[name], reverse=reverse)
 
 
+@pytest.mark.parametrize("name", ["chain", "without-memory"])
+def test_gradients_of_matrices_may_be_summed_behind(name):
+    step, init = STEPS[name]
+
+    def loss(matrices, scan):
+        with pytest.MonkeyPatch.context() as patch:
+            for letter, matrix in zip("WVU", matrices, strict=True):
+                patch.setitem(globals(), letter, matrix)
+            return jnp.sum(floats(scan(step, init, INPUTS)) ** 2)
+
+    ahead = functools.partial(scan_ahead, gradients_behind=True)
+    expected, found = (jax.grad(loss)((W, V, U), scan) for scan in (jax.lax.scan, ahead))
+    jax.tree.map(
+        functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-4), found, expected
+    )
+
+    # The loop backwards has no product of the shape of a matrix, which is an outer product.
+    for backwards in loops(lambda m: jax.grad(loss)(m, ahead), (W, V, U)):
+        outer = [eqn for eqn in backwards.params["jaxpr"].eqns if eqn.outvars[0].aval.ndim == 2]
+        assert not any(eqn.primitive.name == "dot_general" for eqn in outer)
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_it_is_lax_scan_whatever_feeds_what(seed):
     assert_equal_scans(*random_step(seed))
@@ -157,6 +179,11 @@ def test_long_sequences_are_cut_into_pieces(monkeypatch, reverse):
     found = loops(lambda i: scan_ahead(step, i, INPUTS), init)
     assert sorted(loop.params["length"] for loop in found) == [1, 1, 2, 3, 3]
     assert_equal_scans(step, init, reverse=reverse)
+
+
+def test_steps_may_be_written_out(monkeypatch):
+    monkeypatch.setattr(loop, "_unroll", lambda num_products: 3)
+    assert_equal_scans(*STEPS["chain"])
 
 
 def test_it_refuses_and_promotes_as_lax_scan_does():

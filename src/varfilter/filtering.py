@@ -260,12 +260,14 @@ def scan_steps(
     xs: Any,
     mask: Bool[Array, " time"],
     key: PRNGKeyArray,
+    **options: Any,
 ) -> tuple[Belief, Any]:
     """Loop over time: return the last belief, and what was kept of each step, time first.
 
     `take(belief, x, exists, key_t)` returns the carry after the step and what is to be kept of
     it; `key_t` is `fold_in(key, t)`. Where a step does not exist the belief stays as it was. What
-    does not have to wait for the step before is computed for all steps at once (`scan_ahead`).
+    does not have to wait for the step before is computed for all steps at once (`scan_ahead`,
+    which takes the `options`).
     """
 
     def masked_step(carry: Carry, inputs: Any) -> tuple[Carry, Any]:
@@ -275,5 +277,5 @@ def scan_steps(
 
     counts = jnp.cumsum(mask.astype(belief.t.dtype))
     ts = belief.t + counts - mask.astype(belief.t.dtype)
-    carry, kept = scan_ahead(masked_step, belief.carry, (xs, mask, ts))
+    carry, kept = scan_ahead(masked_step, belief.carry, (xs, mask, ts), **options)
     return Belief(carry, belief.t + counts[-1]), kept

@@ -11,8 +11,9 @@ import pytest
 
 import varfilter as vf
 import worlds
-from varfilter.inference import Highway, MLPPosterior
-from varfilter.learning import step_by_step, time_parallel
+from varfilter import filtering
+from varfilter.inference import Highway, MLPPosterior, iterative
+from varfilter.learning import end_to_end, recurrence, step_by_step, time_parallel
 from varfilter.learning.state import Sequences
 
 KEY = jax.random.key(5)
@@ -89,6 +90,52 @@ def test_time_parallel_gradients_equal_step_by_step_ones_with_known_inputs(build
 def test_time_parallel_gradients_equal_step_by_step_ones_in_double_precision(num_iterations):
     with jax.enable_x64(True):
         assert max(gradient_distances(worlds.srnn, num_iterations, has_x0=True)) < 1e-10
+
+
+@pytest.mark.parametrize("build", [worlds.srnn, worlds.vrnn])
+def test_gradients_of_complete_data_are_those_of_a_plain_loop_over_time(build, monkeypatch):
+    """Nothing is missing, so that most is computed ahead of the loop; in 64 bits, all but equal."""
+    with jax.enable_x64(True):
+        model = build()
+        filter = vf.VariationalFilter(vf.Iterative(model, hidden_size=7, key=KEY))
+        xs = jnp.stack([jnp.asarray(worlds.observations(model, 6, seed)) for seed in (1, 2)])
+        batch = Sequences(xs, jnp.array([[True] * 6, [True] * 2 + [False] + [True] * 3]), None)
+
+        def gradients():
+            weight = jnp.ones(())
+            problems, x0, values = time_parallel.record_problems(
+                model, filter, batch, KEY, weight, complete=True
+            )
+            theta, scored = time_parallel.theta_gradients(model, filter, x0, problems, weight)
+            flat = jax.tree.map(lambda leaf: leaf.reshape(12, *leaf.shape[2:]), (problems, scored))
+            return values, theta, time_parallel.phi_gradients(filter, model, *flat, weight)
+
+        got = eqx.filter_jit(gradients)()
+        for module in (filtering, iterative, recurrence):
+            monkeypatch.setattr(module, "scan_ahead", jax.lax.scan)
+        want = eqx.filter_jit(lambda: gradients())()
+        for ours, plain in zip(got, want, strict=True):
+            assert worlds.relative_distance(ours, plain) < 1e-12
+
+
+@pytest.mark.parametrize("build", [worlds.srnn, worlds.vrnn, worlds.deep_markov])
+@pytest.mark.parametrize("complete", [True, False])
+def test_end_to_end_learning_scores_what_filtering_scores(build, complete):
+    """`follow` leaves out how a belief outlives an absurd observation, and nothing else."""
+    model = build()
+    filter = vf.VariationalFilter(worlds.baseline(model), num_samples=2)
+    batch = batch_with_gaps(model, has_x0=False)
+    if complete:
+        batch = Sequences(jnp.nan_to_num(batch.xs), batch.mask, None)
+    bound, info = end_to_end.filter_batch(model, filter, batch, KEY, complete=complete)
+    for number, key in enumerate(jax.random.split(KEY, 2)):
+        xs, mask = batch.xs[number], batch.mask[number]
+        _, filtered = vf.run(filter, model, xs, key, mask=mask, complete=complete)
+        # Two programs for the same 32-bit numbers, over six steps.
+        close = functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-4)
+        close(bound[number][mask], filtered.bound[mask])
+        close(info.kl[number][mask], filtered.info.kl[mask])
+    assert not np.any(info.num_fallbacks)
 
 
 def test_learning_meets_the_states_that_filtering_meets():

@@ -5,12 +5,22 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
+from jax.extend.core import (
+    ClosedJaxpr,
+    Jaxpr,
+    JaxprEqn,
+    Literal,
+    Var,
+    jaxpr_as_fun,
+    jaxprs_in_params,
+)
 
 from varfilter._tree import strong
 
 # Calls of a function that may as well be written out.
 CALLS = frozenset({"jit", "pjit", "closed_call", "core_call"})
+# For many steps at once these are much faster than in a loop.
+PRODUCTS = frozenset({"dot_general", "conv_general_dilated"})
 
 
 def trace(step: Callable[..., Any], init: Any, xs: Any) -> tuple[Jaxpr, list[Any], Any] | None:
@@ -83,3 +93,10 @@ def _types(tree: Any) -> Any:
 def num_bytes(variable: Var) -> int:
     aval: Any = variable.aval
     return math.prod(aval.shape) * aval.dtype.itemsize
+
+
+def num_products(equations: Iterable[JaxprEqn]) -> int:
+    """How many products and convolutions there are in the equations, and inside of them."""
+    inner = (part.eqns for equation in equations for part in jaxprs_in_params(equation.params))
+    own = sum(equation.primitive.name in PRODUCTS for equation in equations)
+    return own + sum(map(num_products, inner))

@@ -1,31 +1,41 @@
 """The loop itself: a plan made for one step, carried out for all of them."""
 
-import itertools
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.extend.core import JaxprEqn, Literal, Var
 
-from varfilter._ahead.equations import function_of, trace, variables_of
-from varfilter._ahead.stages import Loop, Plan
+from varfilter._ahead.body import Body, evaluate
+from varfilter._ahead.equations import num_products, trace
+from varfilter._ahead.stages import Plan
 from varfilter._tree import strong
 
 # Of one sequence, what is computed for many steps at once may hold so many bytes; longer sequences
 # are cut into pieces, each computed ahead by itself. Batches multiply it.
 MOST_BYTES = 2**24
-# Passed on to each loop that is left.
-UNROLL = 1
+# On an accelerator each turn of a loop waits for its launch: bodies with few products are written
+# out several times, to about so many products a turn, which keeps the time to compile in bounds.
+UNROLLED_PRODUCTS = 40
+MOST_UNROLLED = 8
 
 
 def scan_ahead(
-    step: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, *, reverse: bool = False
+    step: Callable[[Any, Any], tuple[Any, Any]],
+    init: Any,
+    xs: Any,
+    *,
+    reverse: bool = False,
+    gradients_behind: bool = False,
 ) -> tuple[Any, Any]:
     """Compute `jax.lax.scan(step, init, xs)`, looping over no more than has to wait.
 
     The numbers are those of the plain loop up to rounding: products of many steps at once may be
     summed in another order. A step with effects is not taken apart.
+
+    With `gradients_behind` the gradients of the matrices that the loops multiply by are computed
+    for all steps at once, too; it is for functions that are differentiated in reverse mode alone.
     """
     init, xs = jax.tree.map(jnp.asarray, (init, xs))
     init = strong(init)
@@ -43,18 +53,32 @@ def scan_ahead(
     if most < 2:
         return jax.lax.scan(step, init, xs, reverse=reverse)
     flat = jax.tree.leaves(init), jax.tree.leaves(xs)
-    last, ys = _in_pieces(plan, consts, *flat, _piece_size(length, most), reverse=reverse)
+    last, ys = _in_pieces(
+        plan,
+        consts,
+        *flat,
+        _piece_size(length, most),
+        reverse=reverse,
+        gradients_behind=gradients_behind,
+    )
     return jax.tree.unflatten(structure, [*last, *ys])
 
 
 def _in_pieces(
-    plan: Plan, consts: list[Any], init: list[Any], xs: list[Any], size: int, *, reverse: bool
+    plan: Plan,
+    consts: list[Any],
+    init: list[Any],
+    xs: list[Any],
+    size: int,
+    *,
+    reverse: bool,
+    **options: Any,
 ) -> tuple[list[Any], list[Any]]:
     """Execute the plan on pieces of `size` steps, one after another."""
     length = xs[0].shape[0]
 
     def piece(carry: list[Any], xs: list[Any]) -> tuple[list[Any], list[Any]]:
-        return _execute(plan, consts, carry, xs, reverse=reverse)
+        return _execute(plan, consts, carry, xs, reverse=reverse, **options)
 
     if size == length:
         return piece(init, xs)
@@ -81,7 +105,13 @@ def _piece_size(length: int, most: int) -> int:
 
 
 def _execute(
-    plan: Plan, consts: list[Any], init: list[Any], xs: list[Any], *, reverse: bool
+    plan: Plan,
+    consts: list[Any],
+    init: list[Any],
+    xs: list[Any],
+    *,
+    reverse: bool,
+    gradients_behind: bool,
 ) -> tuple[list[Any], list[Any]]:
     length = xs[0].shape[0]
     values: dict[Var, Any] = dict(zip([*plan.consts, *plan.xs], [*consts, *xs], strict=True))
@@ -103,10 +133,23 @@ def _execute(
             )
             values[plan.carry[leaf]] = before
         if stage.loop is not None:
-            carry, kept = _loop(plan, stage.loop, values, init, length=length, reverse=reverse)
+            body = Body(plan, stage.loop, gradients_behind=gradients_behind)
+            first = [init[leaf] for leaf in stage.loop.leaves]
+            unroll = min(_unroll(num_products(stage.loop.equations)), length)
+            carry, kept = body.scan(values, first, length=length, reverse=reverse, unroll=unroll)
             last.update(zip(stage.loop.leaves, carry, strict=True))
             values.update(zip(stage.loop.kept, kept, strict=True))
+            for leaf in stage.loop.derived:
+                sources = map(read, plan.sources(leaf))
+                values[plan.carry[leaf]], _ = _shifted(init[leaf], *sources, reverse=reverse)
     return [last[i] for i in range(len(init))], [read(atom) for atom in plan.ys]
+
+
+def _unroll(num_products: int) -> int:
+    """How many steps a turn of a loop with so many products a step makes."""
+    if jax.default_backend() == "cpu":
+        return 1
+    return min(max(UNROLLED_PRODUCTS // max(num_products, 1), 1), MOST_UNROLLED)
 
 
 def _shifted(first: Any, *sources: Any, reverse: bool) -> tuple[Any, Any]:
@@ -128,96 +171,6 @@ def _shifted(first: Any, *sources: Any, reverse: bool) -> tuple[Any, Any]:
 
 def _compute(plan: Plan, equations: list[JaxprEqn], values: dict[Var, Any]) -> None:
     """Add the results of the equations, for all steps at once, to the values."""
-    _evaluate(plan, [eqn for eqn in equations if eqn.outvars[0] in plan.fixed], values)
+    evaluate(plan, [eqn for eqn in equations if eqn.outvars[0] in plan.fixed], values)
     moving = [eqn for eqn in equations if eqn.outvars[0] not in plan.fixed]
-    _evaluate(plan, moving, values, is_moving=lambda variable: variable not in plan.fixed)
-
-
-def _evaluate(
-    plan: Plan,
-    equations: list[JaxprEqn],
-    values: dict[Var, Any],
-    is_moving: Callable[[Var], bool] | None = None,
-) -> list[JaxprEqn]:
-    """Add the results of the equations to the values; return the equations left, which are none.
-
-    What `is_moving` has time as its first axis, and so have the results.
-    """
-    if equations:
-        outputs = [variable for eqn in equations for variable in eqn.outvars]
-        used = {variable for eqn in equations for variable in variables_of(eqn.invars)}
-        inputs = plan.in_order(used.difference(outputs))
-        function = function_of(plan.jaxpr, equations, inputs, outputs)
-        if is_moving is not None:
-            function = jax.vmap(function, [0 if is_moving(v) else None for v in inputs])
-        results = function(*(values[variable] for variable in inputs))
-        values.update(zip(outputs, results, strict=True))
-    return []
-
-
-def _is_product(equation: JaxprEqn) -> bool:
-    """Whether it is W x with a matrix W, and x a vector or several of them."""
-    if equation.primitive is not jax.lax.dot_general_p:
-        return False
-    matrix, operand = equation.invars
-    (contracted, _), (batch, _) = equation.params["dimension_numbers"]
-    is_matrix = isinstance(matrix, Var) and len(matrix.aval.shape) == 2
-    return is_matrix and isinstance(operand, Var) and tuple(contracted) == (1,) and not batch
-
-
-def _shared_products(equations: list[JaxprEqn], fixed: Container[Var]) -> dict[Var, list[JaxprEqn]]:
-    """The products of several fixed matrices with one operand, by this operand.
-
-    They are computed as one product with a taller matrix: fewer and larger kernels.
-    """
-    groups: dict[Var, list[JaxprEqn]] = {}
-    for equation in equations:
-        if _is_product(equation) and equation.invars[0] in fixed:
-            group = groups.setdefault(equation.invars[1], [])
-            if not group or group[0].params == equation.params:
-                group.append(equation)
-    return {operand: group for operand, group in groups.items() if len(group) > 1}
-
-
-def _loop(
-    plan: Plan, loop: Loop, values: dict[Var, Any], init: list[Any], *, length: int, reverse: bool
-) -> tuple[list[Any], list[Any]]:
-    fixed = {variable: values[variable] for variable in loop.fixed}
-    carried = [plan.carry[leaf] for leaf in loop.leaves]
-    products = _shared_products(loop.equations, fixed)
-    joined = {
-        operand: jnp.concatenate([fixed[equation.invars[0]] for equation in equations])
-        for operand, equations in products.items()
-    }
-
-    def step(carry: list[Any], scanned: list[Any]) -> tuple[list[Any], list[Any]]:
-        now = fixed | dict(zip([*carried, *loop.scanned], [*carry, *scanned], strict=True))
-        rest: list[JaxprEqn] = []
-        for equation in loop.equations:
-            together = products.get(equation.invars[-1]) if _is_product(equation) else None
-            if together is None or all(equation is not e for e in together):
-                rest.append(equation)
-            elif equation is together[0]:
-                rest = _evaluate(plan, rest, now)
-                operand = equation.invars[1]
-                product = jax.lax.dot_general_p.bind(
-                    joined[operand], now[operand], **equation.params
-                )
-                ends = itertools.accumulate(e.outvars[0].aval.shape[0] for e in together)
-                parts = jnp.split(product, list(ends)[:-1])
-                now.update(zip((e.outvars[0] for e in together), parts, strict=True))
-        _evaluate(plan, rest, now)
-        after = [
-            atom.val if isinstance(atom, Literal) else now[atom]
-            for atom in (plan.after[leaf] for leaf in loop.leaves)
-        ]
-        return after, [now[variable] for variable in loop.kept]
-
-    return jax.lax.scan(
-        step,
-        [init[leaf] for leaf in loop.leaves],
-        [values[variable] for variable in loop.scanned],
-        length=length,
-        reverse=reverse,
-        unroll=min(UNROLL, length),
-    )
+    evaluate(plan, moving, values, is_moving=lambda variable: variable not in plan.fixed)

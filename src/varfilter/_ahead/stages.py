@@ -5,11 +5,17 @@ from dataclasses import dataclass
 
 from jax.extend.core import Jaxpr, JaxprEqn, Literal, Var
 
-from varfilter._ahead.equations import num_bytes, variables_of
+from varfilter._ahead.equations import num_bytes, num_products, variables_of
 
-# Cheaper to compute again in each step than to be stored for all of them.
+# Cheaper to compute again in each step than to be stored for all of them, unless the result is
+# smaller; and the same of what is computed element by element, if the result is larger.
 CHEAP = frozenset(
     {"broadcast_in_dim", "reshape", "squeeze", "expand_dims", "convert_element_type", "copy"}
+    | {"stop_gradient"}
+)
+ELEMENTWISE = frozenset(
+    {"add", "sub", "mul", "div", "neg", "sign", "abs", "max", "min", "select_n"}
+    | {"and", "or", "not", "eq", "ne", "lt", "le", "gt", "ge"}
 )
 # These look at their inputs before they compute. For many steps at once a `cond` would compute
 # both of its sides, and a `while` go on until the last step is done: they stay in the loop.
@@ -20,7 +26,8 @@ CHOICES = frozenset({"cond", "while"})
 class Loop:
     """The leaves of the carry that wait for themselves, and the equations they wait for.
 
-    `kept` is what later stages need of each step.
+    `kept` is what later stages need of each step. What the leaves in `derived` were before each
+    step is not among it, for it follows from what is.
     """
 
     leaves: list[int]
@@ -28,6 +35,7 @@ class Loop:
     fixed: list[Var]
     scanned: list[Var]
     kept: list[Var]
+    derived: list[int]
 
 
 @dataclass(frozen=True)
@@ -60,6 +68,7 @@ class Plan:
         self.constant, self.held = self._unmoved()
         self.fixed = self._fixed()
         self._needs = self._needs_of_carry()
+        self._cheap = self._cheap_variables()
         self.stages = list(self._stages())
 
     def in_order(self, variables: set[Var]) -> list[Var]:
@@ -125,19 +134,22 @@ class Plan:
                 targets += chosen
             later = [leaf for level in levels[number + 1 :] for part in level for leaf in part]
             wanted = [*self.ys, *(atom for leaf in later for atom in self.sources(leaf))]
+            targets += self._tails(looped, targets, wanted, known) if targets else []
             body, outside = self._body(looped, targets, known)
             ready = [*outside, *(atom for leaf in shifted for atom in self.sources(leaf))]
             ahead, _ = self._needed(ready, known.__contains__)
             known.update(variable for equation in ahead for variable in equation.outvars)
             known.update(self.carry[leaf] for leaf in shifted)
-            kept = self._kept(looped, body, wanted, known) if targets else []
-            known.update(kept)
             loop = None
             if targets:
+                kept = self._kept(looped, body, wanted, known)
+                known.update(kept)
+                derived = [leaf for leaf in looped if self._is_derived(leaf, kept, known)]
+                kept = [v for v in kept if v not in {self.carry[leaf] for leaf in derived}]
                 inputs = self.in_order(outside)
                 fixed = [variable for variable in inputs if variable in self.fixed]
                 scanned = [variable for variable in inputs if variable not in self.fixed]
-                loop = Loop(looped, body, fixed, scanned, kept)
+                loop = Loop(looped, body, fixed, scanned, kept, derived)
             yield Stage(ahead, shifted, loop)
         ahead, _ = self._needed(self.ys, known.__contains__)
         yield Stage(ahead, [], None)
@@ -175,6 +187,39 @@ class Plan:
 
         _, used = self._needed(wanted, is_given)
         return self.in_order(used & found)
+
+    def _tails(
+        self,
+        looped: list[int],
+        targets: list[Var | Literal],
+        wanted: list[Var | Literal],
+        known: set[Var],
+    ) -> list[Var]:
+        """Results without a product on their way that had better be computed in the loop.
+
+        A score, say: a number, where the loop would have to keep all that it is a sum of.
+        """
+        body, _ = self._body(looped, targets, known)
+        own, inside = self._own(looped)
+        found = own | {variable for equation in body for variable in equation.outvars}
+        tails = []
+        for result in variables_of(self.ys):
+            if result in found or not self._needs[result] & inside:
+                continue
+            way, used = self._needed([result], lambda v: v in known or v in found)
+            waits = any(variable in self.carry for variable in used - found - known)
+            names = {equation.primitive.name for equation in way}
+            if not waits and not names & (CHOICES | {"scan"}) and not num_products(way):
+                tails.append(result)
+        kept = self._kept(looped, body, wanted, known)
+        with_tails, _ = self._body(looped, [*targets, *tails], known)
+        fewer = self._kept(looped, with_tails, wanted, known)
+        return tails if (len(fewer), _size(fewer)) < (len(kept), _size(kept)) else []
+
+    def _is_derived(self, leaf: int, kept: list[Var], known: set[Var]) -> bool:
+        """Whether the leaf before each step is wanted, and follows from what is kept of it."""
+        *masks, value = self.sources(leaf)
+        return self.carry[leaf] in kept and value in kept and all(m in known for m in masks)
 
     def _own(self, looped: list[int]) -> tuple[set[Var], int]:
         """The variables of a loop's own leaves, and the bits of what has to wait for them."""
@@ -244,16 +289,25 @@ class Plan:
                 open_ += variables_of(self.jaxpr.eqns[index].invars)
         return [self.jaxpr.eqns[index] for index in sorted(indices)], used
 
+    def _cheap_variables(self) -> set[Var]:
+        """The variables that had better be computed again where they are needed."""
+        cheap: set[Var] = set()
+        origin = {variable: num_bytes(variable) for variable in self.jaxpr.invars}
+        for equation in self.jaxpr.eqns:
+            name, inputs = equation.primitive.name, variables_of(equation.invars)
+            for variable in equation.outvars:
+                size = num_bytes(variable)
+                moves = variable not in self.fixed
+                cost = sum(origin[v] for v in inputs if not (moves and v in self.fixed))
+                is_larger = name in CHEAP | ELEMENTWISE and cost < size
+                if not inputs or is_larger or (moves and name in CHEAP and cost == size):
+                    cheap.add(variable)
+                    size = cost
+                origin[variable] = size
+        return cheap
+
     def _is_cheap(self, variable: Var) -> bool:
-        index = self._source.get(variable)
-        if index is None:
-            return False
-        equation = self.jaxpr.eqns[index]
-        inputs = variables_of(equation.invars)
-        if not inputs:
-            return True
-        smaller = sum(map(num_bytes, inputs)) <= num_bytes(variable)
-        return equation.primitive.name in CHEAP and smaller
+        return variable in self._cheap
 
     @property
     def num_bytes(self) -> int:
@@ -263,7 +317,7 @@ class Plan:
             moving = [v for eqn in stage.ahead for v in eqn.outvars if v not in self.fixed]
             largest = max([largest, *map(num_bytes, moving)])
             if stage.loop is not None:
-                total += sum(map(num_bytes, stage.loop.scanned + stage.loop.kept))
+                total += _size(stage.loop.scanned + stage.loop.kept)
         return total + 2 * largest
 
 
@@ -276,3 +330,7 @@ def _is_choice(equation: JaxprEqn, fixed: set[Var]) -> bool:
         return False
     asked = equation.invars[:1] if name == "cond" else equation.invars
     return any(variable not in fixed for variable in variables_of(asked))
+
+
+def _size(variables: list[Var]) -> int:
+    return sum(map(num_bytes, variables))

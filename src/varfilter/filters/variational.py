@@ -179,9 +179,12 @@ class VariationalFilter(AbstractFilter):
     def free_energies(self, trace: Trace) -> Float[Array, " iterates"]:
         """List F_t at the prior, after each iteration and at the end: what inference gained."""
         last = trace.free_energy.total
+        return jnp.concatenate([self.earlier_free_energies(trace), last[None]])
+
+    def earlier_free_energies(self, trace: Trace) -> Float[Array, " iterations"]:
+        """List F_t at the prior and after each iteration but the last."""
         # Without an observation q = p throughout, and F = 0.
-        before = jnp.where(trace.observation.is_seen, trace.inferred.free_energies, 0.0)
-        return jnp.concatenate([before, last[None]])
+        return jnp.where(trace.observation.is_seen, trace.inferred.free_energies, 0.0)
 
     def draw(self, model: AbstractModel, carry: VariationalCarry, key: PRNGKeyArray) -> State:
         """Return the state of the one sampled trajectory."""

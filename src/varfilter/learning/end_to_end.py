@@ -154,7 +154,8 @@ def filter_batch(
             return carry, (filtered.bound, filtered.info)
 
         seen = embed_ahead(model, xs) if complete else xs
-        return scan_steps(take, start(filter, model, x0, key), (seen, us), mask, key)[1]
+        first = start(filter, model, x0, key)
+        return scan_steps(take, first, (seen, us), mask, key, gradients_behind=True)[1]
 
     keys = jax.random.split(key, batch.xs.shape[0])
     return jax.vmap(sequence)(batch.xs, batch.mask, batch.x0, batch.us, keys)

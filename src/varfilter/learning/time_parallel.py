@@ -219,7 +219,7 @@ def record_problems(
             )  # fmt: skip
             state = model.advance(carry.state, trace.z, told.features)
             after = VariationalCarry(state, trace.inferred.memory)
-            return after, (problem, filter.free_energies(trace)[:-1])
+            return after, (problem, filter.earlier_free_energies(trace))
 
         first = Belief(filter.init(model, x0), jnp.zeros((), jnp.int32))
         seen = embed_ahead(model, xs) if complete else xs

@@ -115,8 +115,7 @@ class SVG(AbstractModel):
         """p(x_t | x_<t, z_<=t), decoded from g_t."""
         _, (hidden, _) = self._step_predictor(state, z)
         g = jnp.tanh(self.predictor_out(hidden))
-        skips = self._zero_maps()[1] if state.skips is None else state.skips
-        return self.head(self.decoder(g, skips))
+        return self.head(self.decoder(g, state.skips))
 
     def advance(self, state: SVGState, z: Array, features: SVGFeatures) -> SVGState:
         """Keep the predictor's states after z_t; feed h_t to the prior's LSTM."""

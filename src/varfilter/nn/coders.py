@@ -1,7 +1,7 @@
 """Image coders: from a frame to a short code with skip maps, and back."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import equinox as eqx
 import jax
@@ -30,9 +30,9 @@ class Convolution(eqx.Module):
         self.convolution = convolution
         self.normalize = group_norm(convolution.bias.size)
 
-    def __call__(self, image: Image) -> Image:
+    def __call__(self, *parts: Image) -> Image:
         """Compute the layer's maps."""
-        return jax.nn.leaky_relu(self.normalize(self.convolution(image)), 0.2)
+        return jax.nn.leaky_relu(self.normalize(self.convolution(*parts)), 0.2)
 
 
 class ToCode(eqx.Module):
@@ -114,13 +114,13 @@ class VGGDecoder(eqx.Module):
         self.stages = tuple(stages)
         self.last = Conv(widths[0][-1], out_maps, 3, padding=1, key=next(keys))
 
-    def __call__(self, code: Code, skips: Skips) -> Image:
-        """Compute the output maps, which are unbounded."""
+    def __call__(self, code: Code, skips: Skips | None) -> Image:
+        """Compute the output maps, which are unbounded; None stands for skips of zeros."""
         image = self.first(code[:, None, None])
-        for stage, skip in zip(self.stages, reversed(skips), strict=True):
+        for stage, skip in zip(self.stages, _from_the_deepest(skips), strict=False):
             image = jnp.repeat(jnp.repeat(image, 2, axis=1), 2, axis=2)
-            image = jnp.concatenate([image, skip])
-            for layer in stage:
+            image = stage[0](image, *skip)
+            for layer in stage[1:]:
                 image = layer(image)
         return self.last(image)
 
@@ -168,12 +168,12 @@ class DCGANDecoder(eqx.Module):
         )
         self.last = Conv(2 * deep[-1], out_maps, 4, padding=2, upsample=2, key=next(keys))
 
-    def __call__(self, code: Code, skips: Skips) -> Image:
-        """Compute the output maps, which are unbounded."""
-        image = code[:, None, None]
-        for layer, skip in zip(self.layers, reversed(skips), strict=True):
-            image = jnp.concatenate([layer(image), skip])
-        return self.last(image)
+    def __call__(self, code: Code, skips: Skips | None) -> Image:
+        """Compute the output maps, which are unbounded; None stands for skips of zeros."""
+        parts = (code[:, None, None],)
+        for layer, skip in zip(self.layers, _from_the_deepest(skips), strict=False):
+            parts = layer(*parts), *skip
+        return self.last(*parts)
 
 
 class VGG(eqx.Module):
@@ -230,6 +230,11 @@ def max_pool(image: Image) -> Image:
     """
     rows = jnp.maximum(image[:, ::2], image[:, 1::2])
     return jnp.maximum(rows[:, :, ::2], rows[:, :, 1::2])
+
+
+def _from_the_deepest(skips: Skips | None) -> Iterable[tuple[Image, ...]]:
+    """What is put beside the maps of each stage of a decoder: a skip, or nothing."""
+    return itertools.repeat(()) if skips is None else ((skip,) for skip in reversed(skips))
 
 
 def _keys(key: PRNGKeyArray):

@@ -16,6 +16,10 @@ class Conv(eqx.Module):
 
     `upsample` puts that many minus one zeros between the pixels first, which makes it a
     transposed convolution; `padding` pixels of zeros are put around.
+
+    The channels may come in parts, each convolved by itself, so that a filter can convolve one
+    that is known for all steps ahead of its loop; channels that are left out at the end are zero,
+    and cost nothing.
     """
 
     weight: Kernel
@@ -44,21 +48,28 @@ class Conv(eqx.Module):
         self.stride = stride
         self.upsample = upsample
 
-    def __call__(self, image: Image) -> Image:
+    def __call__(self, *parts: Image) -> Image:
         """Compute the maps."""
+        maps, begin = self.bias[:, None, None], 0
+        for part in parts:
+            end = begin + part.shape[0]
+            maps = maps + self._maps(part, self.weight[:, begin:end])
+            begin = end
+        return maps
+
+    def _maps(self, image: Image, weight: Kernel) -> Image:
         edge, between = self.padding, self.upsample - 1
         image = jax.lax.pad(
             image, jnp.zeros((), image.dtype), ((0, 0, 0), *[(edge, edge, between)] * 2)
         )
         # XLA on the CPU runs a convolution in a loop some fifty times slower than outside of
         # one, and a filter is a loop; a matrix product has no such trouble.
-        maps = jax.lax.platform_dependent(
+        return jax.lax.platform_dependent(
             image,
-            self.weight,
+            weight,
             cpu=functools.partial(_by_product, stride=self.stride),
             default=functools.partial(_by_convolution, stride=self.stride),
         )
-        return maps + self.bias[:, None, None]
 
 
 def _by_convolution(image: Image, weight: Kernel, *, stride: int) -> Image:
