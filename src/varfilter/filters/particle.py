@@ -35,7 +35,7 @@ INFERENCE = 0x696E6665
 class ParticleCarry(eqx.Module):
     """One model state and one memory for each particle, and their log-weights (sum one).
 
-    `num_lost` counts the observations in a row, up to the last, that no particle could weigh.
+    `num_lost` counts the observations in a row, up to the last, that particles could not weigh.
     """
 
     states: State
@@ -48,7 +48,7 @@ class ParticleInfo(eqx.Module):
     """Effective sample size after weighting, and whether the particles were resampled.
 
     `num_fallbacks` counts the particles that could not weigh x_t, and went on as if it had not
-    been seen; if none could, all keep the weights they had.
+    been seen; if most could not, by weight, none does, and all keep the weights they had.
     """
 
     effective_sample_size: Float[Array, ""]
@@ -159,7 +159,6 @@ class ParticleFilter(AbstractFilter):
             else:
                 log_weight = _log_weight(*known, q, z)
             lost = is_lost(observation.x, (q, z), log_weight)
-            gain = jnp.where(lost, 0.0, gain)
             weights = log_weight, gain - detach(gain)
             return z, inferred.memory, weights, lost, prior, prediction(model, state)
 
@@ -167,6 +166,10 @@ class ParticleFilter(AbstractFilter):
         zs, memories, (log_w, gain), lost, priors, predictions = jax.vmap(propose)(
             carry.states, carry.memories, keys
         )
+        # What most of them cannot weigh is absurd to all: else the few whose latents a proposal
+        # threw far enough to explain it would be all that is left of the belief.
+        lost = lost | (jnp.sum(jnp.where(lost, jnp.exp(carry.log_weights), 0.0)) > 0.5)
+        gain = jnp.where(lost, 0.0, gain)
 
         def carefully() -> Any:
             def one(

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from varfilter._arguments import listed, require_weight
 from varfilter.filtering import Belief, scan_steps, start
-from varfilter.filters.base import AbstractFilter
+from varfilter.filters.base import AbstractFilter, Carry, Filtered
 from varfilter.filters.variational import VariationalFilter, VariationalInfo
 from varfilter.inference.base import draws_without_gradient, undeclared_families
 from varfilter.learning.state import (
@@ -151,11 +151,18 @@ def filter_batch(
             x, u = x_and_u
             carry = belief.carry if u is None else filter.drive(model, belief.carry, u)
             carry, filtered = filter.follow(model, carry, x, key, kl_weight=kl_weight)
-            return carry, (filtered.bound, filtered.info)
+            return carry, keep(filtered)
 
-        seen = embed_ahead(model, xs) if complete else xs
+        def keep(filtered: Filtered) -> tuple[Array, Any]:
+            return filtered.bound, filtered.info
+
+        def by_steps() -> tuple[Carry, Any]:
+            seen = embed_ahead(model, xs) if complete else xs
+            last, kept = scan_steps(take, first, (seen, us), mask, key, gradients_behind=True)
+            return last.carry, kept
+
         first = start(filter, model, x0, key)
-        return scan_steps(take, first, (seen, us), mask, key, gradients_behind=True)[1]
+        return filter.sweep(model, first.carry, xs, us, mask, keep=keep, by_steps=by_steps)[1]
 
     keys = jax.random.split(key, batch.xs.shape[0])
     return jax.vmap(sequence)(batch.xs, batch.mask, batch.x0, batch.us, keys)
