@@ -43,8 +43,9 @@ def trace(step: Callable[..., Any], init: Any, xs: Any) -> tuple[Jaxpr, list[Any
         return _inlined(closed.jaxpr, consts, inputs)
 
     flat = jax.make_jaxpr(flat_step)(closed.consts, jax.tree.leaves((init, x)))
-    assert not flat.consts  # everything is an argument
-    return flat.jaxpr, closed.consts, jax.tree.structure(shapes)
+    arguments = [*flat.jaxpr.constvars, *flat.jaxpr.invars]
+    jaxpr = flat.jaxpr.replace(constvars=[], invars=arguments)
+    return jaxpr, [*flat.consts, *closed.consts], jax.tree.structure(shapes)
 
 
 def _inlined(jaxpr: Jaxpr, consts: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
