@@ -77,7 +77,7 @@ def _builder(axis: str, size: int, subject: Subject) -> Any:
 
     def filtering(model: Any, filter: Any, batch: Sequences, index: jax.Array) -> Any:
         key = jax.random.fold_in(KEY, index)
-        return filter_batch(model, filter, batch, key, ONE, complete=True).bound
+        return filter_batch(model, filter, batch, key, ONE, complete=True)[0]
 
     arguments = subject.state.model, filter, subject.batch, jnp.zeros((), jnp.int32)
     return lambda: Program(filtering, *arguments).bind(*arguments)

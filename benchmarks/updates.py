@@ -327,8 +327,8 @@ def _end_to_end_parts(
 
     def filtering(model: Any, filter: Any, batch: Sequences, index: jax.Array) -> Any:
         key = jax.random.fold_in(KEY, index)
-        filtered = filter_batch(model, filter, batch, key, ONE, complete=True)
-        return masked_mean(-filtered.bound, batch.mask)
+        bound, _ = filter_batch(model, filter, batch, key, ONE, complete=True)
+        return masked_mean(-bound, batch.mask)
 
     def gradient(model: Any, filter: Any, batch: Sequences, index: jax.Array) -> Any:
         return eqx.filter_grad(lambda modules: filtering(*modules, batch, index))((model, filter))

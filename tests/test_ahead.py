@@ -10,6 +10,8 @@ import pytest
 import varfilter as vf
 import worlds
 from varfilter._ahead import equations, loop, scan_ahead, stages
+from varfilter.inference import SRNNPosterior
+from varfilter.learning import end_to_end
 from varfilter.learning.state import Sequences
 from varfilter.learning.time_parallel import record_problems
 
@@ -279,11 +281,11 @@ def test_with_complete_data_no_loop_of_srnn_multiplies_the_state_of_its_lstm_but
 
 def test_a_baseline_that_sees_no_latent_leaves_the_lstm_alone_in_a_loop():
     model = vf.SRNN(5, LATENT, recurrent_size=RECURRENT, prior_size=6, decoder_size=7, key=KEY)
-    filter = vf.VariationalFilter(vf.Amortized(vf.SRNNPosterior(model, hidden_size=8, key=KEY)))
+    filter = vf.VariationalFilter(vf.Amortized(SRNNPosterior(model, hidden_size=8, key=KEY)))
     xs = jnp.asarray(worlds.observations(model, 4))
     batch = Sequences(xs[None], jnp.ones((1, 4), bool), None)
     found = loops(
-        lambda xs: vf.learning.end_to_end.filter_batch(
+        lambda xs: end_to_end.filter_batch(
             model, filter, Sequences(xs, batch.mask, None), KEY, complete=True
         )[0],
         batch.xs,

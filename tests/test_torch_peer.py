@@ -46,8 +46,9 @@ def test_the_same_noise_gives_the_same_free_energy_before_and_after_an_update(
     np.testing.assert_allclose(update.free_energies(noise), before, rtol=modules[1].TOLERANCE)
     found = [float(value) for value in update(noise)]
     np.testing.assert_allclose(found, before, rtol=modules[1].TOLERANCE)
-    # An update moves F by some 1e-3: agreement says that the gradients and Adam are the same.
-    assert np.all(np.abs(after - before) > 10 * modules[1].TOLERANCE * np.abs(before))
+    # An update moves F by more than they may be apart: agreement says that the gradients and Adam
+    # are the same.
+    assert np.all(np.abs(after - before) > 5 * modules[1].TOLERANCE * np.abs(before))
     np.testing.assert_allclose(update.free_energies(noise), after, rtol=modules[1].TOLERANCE)
 
 

@@ -86,8 +86,8 @@ def free_energies(subject: Subject, *, num_sequences: int) -> tuple[list[float],
     @eqx.filter_jit
     def ours(model: Any, filter: Any, batch: Sequences) -> Any:
         key_filter, _ = jax.random.split(KEY)  # as the learner does, for the same draws
-        filtered = filter_batch(model, filter, batch, key_filter, ONE, complete=True)
-        return masked_mean(filtered.info.free_energies, batch.mask)
+        _, info = filter_batch(model, filter, batch, key_filter, ONE, complete=True)
+        return masked_mean(info.free_energies, batch.mask)
 
     with jax.default_matmul_precision("highest"):
         found = ours(model, filter, batch)

@@ -40,6 +40,8 @@ def scan_ahead(
     init, xs = jax.tree.map(jnp.asarray, (init, xs))
     init = strong(init)
     length = jax.tree.leaves(xs)[0].shape[0]
+    if length == 0:  # nothing to take apart, but the shapes of what there would be
+        return jax.lax.scan(step, init, xs, reverse=reverse)
     if length == 1:
         last, y = step(init, jax.tree.map(lambda leaf: leaf[0], xs))
         return strong(last), jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], y)

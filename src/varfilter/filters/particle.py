@@ -249,10 +249,7 @@ class ParticleFilter(AbstractFilter):
 
     def _proposes_the_prior(self, prior: Any) -> bool:
         """Whether q is p(z_t) for the gradient, too: nothing of it is held fixed."""
-        is_free = all(
-            leaf.is_reparameterisable
-            for leaf in jax.tree.leaves(prior, is_leaf=distributions.is_distribution)
-        )
+        is_free = not any(map(_is_held, jax.tree.leaves(prior, is_leaf=_is_held)))
         return isinstance(self.inference, Prior) and is_free and not self.resampling.holds_draws
 
     def draw(self, model: AbstractModel, carry: ParticleCarry, key: PRNGKeyArray) -> State:
@@ -314,11 +311,11 @@ def _held(q: Any) -> Any:
     ∇p(x, z) / q(z), whose mean over draws is ∇p(x); with q moving, that of the bootstrap
     filter's weight would be blind to how the latent is predicted, for p(z) / q(z) = 1.
     """
+    return jax.tree.map(lambda node: detach(node) if _is_held(node) else node, q, is_leaf=_is_held)
 
-    def is_held(node: Any) -> bool:
-        return distributions.is_distribution(node) and not node.is_reparameterisable
 
-    return jax.tree.map(lambda node: detach(node) if is_held(node) else node, q, is_leaf=is_held)
+def _is_held(node: Any) -> bool:
+    return distributions.is_distribution(node) and not node.is_reparameterisable
 
 
 def _mixture(components, log_weights):
