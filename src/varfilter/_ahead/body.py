@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import JaxprEqn, Literal, Var
 
-from varfilter._ahead.equations import function_of, num_bytes, variables_of
+from varfilter._ahead.equations import array_type, function_of, num_bytes, variables_of
 from varfilter._ahead.stages import Loop, Plan
 
 # Larger arrays are stored as they are: copying them costs more than another kernel.
@@ -65,7 +65,7 @@ class Body:
         fixed = [values[variable] for variable in self._loop.fixed]
         scanned = [values[variable] for variable in self._loop.scanned]
         matrices = [
-            jnp.concatenate([values[equation.invars[0]] for equation in together])
+            jnp.concatenate([values[_matrix(equation)] for equation in together])
             for together in self._products
         ]
         if self._gradients_behind and matrices:
@@ -152,7 +152,9 @@ class Body:
                 if taps is not None:
                     product = product + taps[number]
                 outputs = [each.outvars[0] for each in together]
-                ends = list(itertools.accumulate(variable.aval.shape[0] for variable in outputs))
+                ends = list(
+                    itertools.accumulate(array_type(variable).shape[0] for variable in outputs)
+                )
                 now.update(zip(outputs, jnp.split(product, ends[:-1]), strict=True))
             elif id(equation) not in others:
                 waiting.append(equation)
@@ -193,7 +195,7 @@ class Body:
         """Which of what is kept is joined: small arrays of floats, by their type."""
         groups: dict[Any, list[int]] = {}
         for number, variable in enumerate(self._loop.kept):
-            dtype: Any = variable.aval.dtype
+            dtype: Any = array_type(variable).dtype
             is_small = num_bytes(variable) <= MOST_JOINED_BYTES
             is_joined = is_small and jnp.issubdtype(dtype, jnp.floating)
             groups.setdefault(dtype if is_joined else number, []).append(number)
@@ -211,11 +213,15 @@ def _products(loop: Loop, *, at_least: int) -> list[list[JaxprEqn]]:
         (contracted, _), (batch, _) = equation.params["dimension_numbers"]
         if isinstance(matrix, Literal) or matrix not in fixed or isinstance(operand, Literal):
             continue
-        if len(matrix.aval.shape) == 2 and tuple(contracted) == (1,) and not batch:
-            group = groups.setdefault((operand, matrix.aval.dtype), [])
+        if len(array_type(matrix).shape) == 2 and tuple(contracted) == (1,) and not batch:
+            group = groups.setdefault((operand, array_type(matrix).dtype), [])
             if not group or group[0].params == equation.params:
                 group.append(equation)
     return [group for group in groups.values() if len(group) >= at_least]
+
+
+def _matrix(equation: JaxprEqn) -> Any:
+    return equation.invars[0]
 
 
 def _operand(together: list[JaxprEqn]) -> Any:

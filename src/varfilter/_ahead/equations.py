@@ -91,9 +91,15 @@ def _types(tree: Any) -> Any:
     return structure, [(leaf.shape, leaf.dtype) for leaf in leaves]
 
 
+def array_type(variable: Var) -> Any:
+    """The type of a variable, which has a shape and a dtype: all variables of a step are arrays."""
+    return variable.aval
+
+
 def num_bytes(variable: Var) -> int:
-    aval: Any = variable.aval
-    return math.prod(aval.shape) * aval.dtype.itemsize
+    """How much memory the value of a variable takes."""
+    array = array_type(variable)
+    return math.prod(array.shape) * array.dtype.itemsize
 
 
 def num_products(equations: Iterable[JaxprEqn]) -> int:

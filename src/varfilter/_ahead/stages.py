@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from jax.extend.core import Jaxpr, JaxprEqn, Literal, Var
 
-from varfilter._ahead.equations import num_bytes, num_products, variables_of
+from varfilter._ahead.equations import array_type, num_bytes, num_products, variables_of
 
 # Cheaper to compute again in each step than to be stored for all of them, unless the result is
 # smaller; and the same of what is computed element by element, if the result is larger.
@@ -84,7 +84,7 @@ class Plan:
         constant: list[int] = []
         held: dict[int, tuple[Var, Var | Literal]] = {}
         for leaf, (before, after) in enumerate(zip(self.carry, self.after, strict=True)):
-            if after is before or 0 in before.aval.shape:
+            if after is before or 0 in array_type(before).shape:
                 constant.append(leaf)
             elif isinstance(after, Var) and after in self._source:
                 equation = self.jaxpr.eqns[self._source[after]]
@@ -93,7 +93,7 @@ class Plan:
                 mask, _, *values = equation.invars
                 if values == [before]:
                     constant.append(leaf)
-                elif len(values) == 1 and isinstance(mask, Var) and not mask.aval.shape:
+                elif len(values) == 1 and isinstance(mask, Var) and not array_type(mask).shape:
                     held[leaf] = mask, values[0]
         return constant, held
 
