@@ -105,7 +105,7 @@ def test_no_covariance_depends_on_what_is_observed():
                  out_axes=None)(batch)  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["plain", "large"])
+@pytest.mark.parametrize("name", ["plain", pytest.param("large", marks=pytest.mark.slow)])
 def test_gradients_are_those_of_the_steps(name):
     with jax.enable_x64(True):
         model = WORLDS[name]()

@@ -59,7 +59,7 @@ def gradient_distances(build, num_iterations: int, *, has_x0: bool) -> tuple[flo
         (worlds.linear_gaussian, 1),
         pytest.param(worlds.linear_dynamics, 1, marks=pytest.mark.slow),
         pytest.param(worlds.deep_markov, 1, marks=pytest.mark.slow),
-        (worlds.vrnn, 1),
+        pytest.param(worlds.vrnn, 1, marks=pytest.mark.slow),
         pytest.param(worlds.srnn, 1, marks=pytest.mark.slow),
         (worlds.srnn, 3),
         pytest.param(worlds.svg, 1, marks=pytest.mark.slow),
@@ -92,7 +92,10 @@ def test_time_parallel_gradients_equal_step_by_step_ones_in_double_precision(num
         assert max(gradient_distances(worlds.srnn, num_iterations, has_x0=True)) < 1e-10
 
 
-@pytest.mark.parametrize("build", [worlds.srnn, worlds.vrnn])
+SOME = [worlds.srnn, pytest.param(worlds.vrnn, marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("build", SOME)
 def test_gradients_of_complete_data_are_those_of_a_plain_loop_over_time(build, monkeypatch):
     """Nothing is missing, so that most is computed ahead of the loop; in 64 bits, all but equal."""
     with jax.enable_x64(True):
@@ -118,7 +121,7 @@ def test_gradients_of_complete_data_are_those_of_a_plain_loop_over_time(build, m
             assert worlds.relative_distance(ours, plain) < 1e-12
 
 
-@pytest.mark.parametrize("build", [worlds.srnn, worlds.vrnn, worlds.deep_markov])
+@pytest.mark.parametrize("build", [*SOME, worlds.deep_markov])
 @pytest.mark.parametrize("complete", [True, False])
 def test_end_to_end_learning_scores_what_filtering_scores(build, complete):
     """`follow` leaves out how a belief outlives an absurd observation, and nothing else."""
