@@ -275,7 +275,7 @@ def scan_steps(
         after, kept = take(Belief(carry, t), x, exists, jax.random.fold_in(key, t))
         return select(exists, after, carry), kept
 
-    counts = jnp.cumsum(mask.astype(belief.t.dtype))
-    ts = belief.t + counts - mask.astype(belief.t.dtype)
+    steps = mask.astype(belief.t.dtype)
+    ts = belief.t + jnp.cumsum(steps) - steps
     carry, kept = scan_ahead(masked_step, belief.carry, (xs, mask, ts), **options)
-    return Belief(carry, belief.t + counts[-1]), kept
+    return Belief(carry, belief.t + jnp.sum(steps, dtype=steps.dtype)), kept
