@@ -33,7 +33,15 @@ def output_of(name):
     return done.out
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+# A minute of compiling each, of models that `deep_markov_wells.py` and the tests of inputs have too.
+LONG = ("driven_pendulum.py", "linear_dynamics_dial.py")
+RUN = [
+    pytest.param(path, marks=[pytest.mark.slow] if path.name in LONG else [], id=path.stem)
+    for path in EXAMPLES
+]
+
+
+@pytest.mark.parametrize("path", RUN)
 def test_it_runs_without_a_warning_and_prints(path):
     if DATA.is_dir() and path.name in ELSEWHERE:
         pytest.skip(ELSEWHERE[path.name])

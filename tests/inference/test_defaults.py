@@ -56,6 +56,7 @@ def test_the_defaults_see_the_data_of_a_latent_of_one_element():
     assert mean_divergence(lambda model: vf.Iterative(model, key=KEY)) < 0.05 * BLIND
 
 
+@pytest.mark.slow
 def test_layer_norm_alone_is_blind_to_it():
     """The paper's form: the layer norm of one number is 0, whatever x_t is."""
     paper = {"signal": Gradients(), "normalize": LayerNorm(), "update": Highway}
