@@ -33,7 +33,7 @@ def output_of(name):
     return done.out
 
 
-# A minute of compiling each, of models that `deep_markov_wells.py` and the tests of inputs have too.
+# Much compiling, of models that other examples and the tests of inputs have too.
 LONG = ("driven_pendulum.py", "linear_dynamics_dial.py")
 RUN = [
     pytest.param(path, marks=[pytest.mark.slow] if path.name in LONG else [], id=path.stem)
