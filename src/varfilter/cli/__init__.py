@@ -117,9 +117,11 @@ def _run(words: list[str]) -> int:
 def _command(name: str) -> Any:
     """The class of a command; its module is imported now."""
     if name not in WITHOUT_PROGRAMS:
-        from varfilter.cli.compiled import keep_compiled
+        from varfilter.cli.compiled import compile_quickly, keep_compiled
 
-        keep_compiled()  # before jax is imported, which reads where to keep them
+        # Before jax is imported, which reads what they set.
+        compile_quickly()
+        keep_compiled()
     return _imported(COMMANDS[name][0])
 
 

@@ -17,7 +17,7 @@ from varfilter.cli.options import Command, Number, RunFolder
 
 @dataclass(frozen=True)
 class Demo(Command):
-    """Train and filter on two simulated worlds, offline, in under three minutes on two cores.
+    """Train and filter on two simulated worlds, offline, in a few minutes on two cores.
 
     A linear-Gaussian tracker, where AVF is held against the exact answer, and a pendulum
     filmed in noisy images with missing pixels, where a model is learned from nothing, filters

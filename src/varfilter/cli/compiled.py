@@ -1,4 +1,4 @@
-"""Compiled programs are kept in the user's cache folder, so that a second start is quick.
+"""Programs compile quickly, and are kept in the user's cache folder: a second start is quicker yet.
 
 JAX keeps and finds them itself; here is where, how many, and when not. What it finds it runs: the
 folder must be the user's own. (A process that is out of memory maps, of which Linux gives 65,530,
@@ -11,6 +11,7 @@ import platform
 import stat
 import zlib
 from importlib import import_module
+from importlib.util import find_spec
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -27,6 +28,22 @@ SETTINGS = {
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
 }
+
+# LLVM's third level takes two to three times as long as its second, for programs that run no faster
+# (`benchmarks/start.py --levels`).
+LEVEL, ENOUGH = "--xla_backend_optimization_level", 2
+
+
+def compile_quickly() -> None:
+    """Tell XLA, before JAX is imported, how hard to try with programs for the processor.
+
+    Where JAX has another device it is left alone: the same flag would slow its kernels.
+    """
+    flags = os.environ.get("XLA_FLAGS", "")
+    platforms = os.environ.get("JAX_PLATFORMS", "")
+    is_alone = platforms == "cpu" or not any(map(find_spec, ("jax_plugins", "libtpu")))
+    if is_alone and LEVEL not in flags:
+        os.environ["XLA_FLAGS"] = f"{flags} {LEVEL}={ENOUGH}".strip()
 
 
 def keep_compiled() -> None:

@@ -1,10 +1,13 @@
 """The demo: both worlds run, their tables printed, and one HTML page with its pictures inside."""
 
 import json
+import threading
 import time
+from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import matplotlib
@@ -44,6 +47,8 @@ from varfilter.plots.style import (
     y_label,
 )
 
+T = TypeVar("T")
+
 AVF, AMORTIZED, GRADIENT = COLOURS
 # Black and white of the images, which have noise about the spot of height 1.
 LIMITS: dict[str, Any] = {"vmin": -0.2, "vmax": 1.1}
@@ -69,8 +74,10 @@ def run_demo(out: Path, seed: int, *, effort: float = 1.0) -> Path:
         TimeRemainingColumn(),
         console=console,
     ) as progress:
-        tracker = track(key_tracker, progress, effort)
+        # Side by side: most of the time goes into compiling, which leaves a core idle now and then.
+        tracked = _beside(lambda: track(key_tracker, progress, effort))
         pendulum = swing(key_pendulum, progress, effort)
+        tracker = tracked.result()
     seconds = time.perf_counter() - begin
     _print_tables(console, tracker, pendulum)
 
@@ -80,6 +87,20 @@ def run_demo(out: Path, seed: int, *, effort: float = 1.0) -> Path:
     console.print(f"\n{seconds:.0f} s. The page with tables and pictures:")
     console.print(str(path.resolve()), soft_wrap=True)
     return path
+
+
+def _beside(function: Callable[[], T]) -> "Future[T]":
+    """Begin it in a thread of its own, which a process that is interrupted does not wait for."""
+    future: Future[T] = Future()
+
+    def work() -> None:
+        try:
+            future.set_result(function())
+        except BaseException as error:  # it is raised again where the result is asked for
+            future.set_exception(error)
+
+    threading.Thread(target=work, daemon=True).start()
+    return future
 
 
 def render(tracker: TrackerResult, pendulum: PendulumResult, *, seed: int, seconds: float) -> str:

@@ -1,7 +1,7 @@
 """The second world: a pendulum in small noisy images, with a model learned from nothing."""
 
 import functools
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import equinox as eqx
@@ -16,14 +16,14 @@ from varfilter.demo.worlds import (
     Trained,
     adam,
     bob,
+    filtered,
     pendulum_video,
     score,
     train,
     world_dataset,
 )
 from varfilter.distributions import Particles
-from varfilter.filtering import run
-from varfilter.filters import AbstractFilter, ParticleFilter, VariationalFilter
+from varfilter.filters import ParticleFilter, VariationalFilter
 from varfilter.inference import (
     Amortized,
     GradientDescent,
@@ -35,7 +35,6 @@ from varfilter.inference import (
     Prior,
 )
 from varfilter.learning import EndToEnd, TimeParallel
-from varfilter.model import AbstractModel
 from varfilter.models import SRNN, NormalHead
 from varfilter.stream import Stream
 
@@ -157,43 +156,21 @@ def swing(key: PRNGKeyArray, progress: Progress, effort: float = 1.0) -> Pendulu
     for short, (name, filter) in methods.items():
         of = trained["amortized"].model if short == "amortized" else learned
         seconds = trained[short].seconds if short in trained else None
-        found = score(
-            name, of, filter, dataset, key_score, train_seconds=seconds, progress=progress
-        )
         # The camera's noise is nobody's to predict: the error is that to the image without it.
-        error = _clean_error(of, filter, test_xs, test_clean, key_score)
-        scores[short] = replace(found, prediction_error=error)
+        scores[short] = score(
+            name, of, filter, test_xs, key_score,
+            truth=test_clean, train_seconds=seconds, progress=progress,
+        )  # fmt: skip
     level = _alarm_level(learned, many, test_xs, key_watch)
     return PendulumResult(
         scores, trained, _watch(learned, many, key_video, key_watch, level, progress)
     )
 
 
-def _clean_error(
-    model: AbstractModel, filter: AbstractFilter, xs: Array, clean: Array, key: PRNGKeyArray
-) -> float:
-    """The root mean square distance of the one-step predictions to the images without noise."""
-
-    @eqx.filter_jit
-    def predictions(xs: Array, key: PRNGKeyArray) -> Array:
-        def sequence(xs: Array, key: PRNGKeyArray) -> Array:
-            filtered = run(filter, model, xs[1:], key, x0=xs[0])[1]
-            return jax.vmap(lambda prediction: prediction.mean)(filtered.prediction)
-
-        return jax.vmap(sequence)(xs, jax.random.split(key, xs.shape[0]))
-
-    return float(jnp.sqrt(jnp.mean((predictions(xs, key) - clean[:, 1:]) ** 2)))
-
-
 def _alarm_level(model: SRNN, filter: ParticleFilter, xs: Array, key: PRNGKeyArray) -> float:
     """The surprise that one step in a thousand of undisturbed videos exceeds."""
-
-    @eqx.filter_jit
-    def surprises(xs: Array, key: PRNGKeyArray) -> Array:
-        keys = jax.random.split(key, xs.shape[0])
-        return jax.vmap(lambda x, k: run(filter, model, x[1:], k, x0=x[0])[1].surprise)(xs, keys)
-
-    return float(jnp.quantile(surprises(xs, key)[:, BURN_IN:], ALARM_QUANTILE))
+    surprise = filtered(filter, model, xs, key).surprise
+    return float(jnp.quantile(surprise[:, BURN_IN:], ALARM_QUANTILE))
 
 
 def _watch(
@@ -230,10 +207,10 @@ def _watch(
         if t == MIDDLE:
             forecast = stream.forecast(HORIZON)
         states = stream.belief.carry.states
-        filtered = stream.push(frame)
-        predictions.append(np.asarray(filtered.prediction.mean))
-        updates.append(np.asarray(reconstruct(states, filtered.posterior)))
-        surprise.append(float(filtered.surprise))
+        step = stream.push(frame)
+        predictions.append(np.asarray(step.prediction.mean))
+        updates.append(np.asarray(reconstruct(states, step.posterior)))
+        surprise.append(float(step.surprise))
         progress.advance(task)
     assert forecast is not None
     return Watched(

@@ -1,7 +1,7 @@
 """Simulated worlds, and how methods learn and are scored in them.
 
 A tracked particle, and a pendulum filmed by a poor camera. Both become a `Dataset`, so that the
-library's own `fit` and `evaluate` do the rest. The first is linear and Gaussian, so that the best
+library's own `fit` learns from it. The first is linear and Gaussian, so that the best
 possible answer is known exactly: `track` holds the methods against it.
 """
 
@@ -20,7 +20,14 @@ from rich.progress import Progress
 
 from varfilter.data import Dataset, Family, Ragged, RandomWindows
 from varfilter.distributions import Normal
-from varfilter.filters import AbstractFilter, KalmanFilter, ParticleFilter, VariationalFilter
+from varfilter.filtering import run
+from varfilter.filters import (
+    AbstractFilter,
+    Filtered,
+    KalmanFilter,
+    ParticleFilter,
+    VariationalFilter,
+)
 from varfilter.inference import (
     Amortized,
     Exact,
@@ -36,7 +43,7 @@ from varfilter.learning import EndToEnd, TimeParallel
 from varfilter.model import AbstractModel
 from varfilter.models import LinearGaussian
 from varfilter.prediction import generate
-from varfilter.training import Annealing, HeldOut, fit
+from varfilter.training import Annealing, fit
 
 NUM_STEPS = 40
 NUM_TRAIN, NUM_TEST = 512, 128
@@ -115,30 +122,60 @@ def train(
     return Trained(state.model, state.filter, np.concatenate(curve), seconds, num_skipped)
 
 
+class Seen(NamedTuple):
+    """What is kept of a filtered step: its surprise, F_t by iteration, and the prediction."""
+
+    surprise: Array
+    free_energies: Array
+    prediction: Array
+
+
+@eqx.filter_jit
+def filtered(
+    filter: AbstractFilter, model: AbstractModel, xs: Float[Array, "batch time *event"], key: Array
+) -> Seen:
+    """Filter each sequence after its first step, on which it is conditioned."""
+
+    def sequence(xs: Array, key: PRNGKeyArray) -> Seen:
+        return run(filter, model, xs[1:], key, x0=xs[0], keep=_seen)[1]
+
+    return jax.vmap(sequence)(xs, jax.random.split(key, xs.shape[0]))
+
+
+def _seen(filtered: Filtered) -> Seen:
+    # A filter that has no inference iterations has the one number.
+    iterates = getattr(filtered.info, "free_energies", filtered.surprise[None])
+    return Seen(filtered.surprise, iterates, filtered.prediction.mean)
+
+
 def score(
     name: str,
     model: AbstractModel,
     filter: AbstractFilter,
-    dataset: Dataset,
+    xs: Array | np.ndarray,
     key: PRNGKeyArray,
     *,
+    truth: Array | np.ndarray | None = None,
     num_repeats: int = 1,
     train_seconds: float | None = None,
     progress: Progress,
 ) -> Score:
-    """Filter the test sequences `num_repeats` times with fresh draws, and average."""
+    """Filter the sequences `num_repeats` times with fresh draws, and average.
+
+    The predictions are held against `truth`, which is what was observed unless it is given.
+    """
     task = progress.add_task(f"filter with {name}", total=num_repeats)
-    held_out = HeldOut(dataset, split="test", batch_size=len(dataset.test))
+    truth = np.asarray(xs if truth is None else truth)[:, 1:]
     found = []
     for repeat in range(num_repeats):
-        found.append(held_out.evaluate(filter, model, jax.random.fold_in(key, repeat)))
+        seen = filtered(filter, model, jnp.asarray(xs), jax.random.fold_in(key, repeat))
+        square_error = np.mean((np.asarray(seen.prediction) - truth) ** 2)
+        by_iteration = np.asarray(seen.free_energies).mean(axis=(0, 1))
+        found.append((float(jnp.mean(seen.surprise)), by_iteration, square_error))
         progress.advance(task)
-    nats = float(np.mean([each.nats for each in found]))
-    by_iteration = np.mean([each.nats_by_iteration for each in found], axis=0)
-    square_error = np.mean([each.prediction_error**2 for each in found])
-    # A filter that has no inference iterations has the one number.
-    free_energies = tuple(map(float, by_iteration)) or (nats,)
-    return Score(name, nats, free_energies, float(square_error**0.5), train_seconds)
+    nats, by_iteration, square_error = (np.mean(each, axis=0) for each in zip(*found, strict=True))
+    free_energies = tuple(map(float, by_iteration))
+    return Score(name, float(nats), free_energies, float(square_error**0.5), train_seconds)
 
 
 def tracker() -> LinearGaussian:
@@ -243,9 +280,8 @@ def track(key: PRNGKeyArray, progress: Progress, effort: float = 1.0) -> Tracker
     def sequences(key: PRNGKeyArray, count: int) -> Array:
         return jax.vmap(lambda k: generate(model, NUM_STEPS, k)[0])(jax.random.split(key, count))
 
-    dataset = world_dataset(
-        "tracker", sequences(key_train, NUM_TRAIN), sequences(key_test, NUM_TEST)
-    )
+    test_xs = sequences(key_test, NUM_TEST)
+    dataset = world_dataset("tracker", sequences(key_train, NUM_TRAIN), test_xs)
     iterative = Iterative(
         model,
         normalize=SignedLog(),  # layer norm hides the size of a gradient of four numbers
@@ -296,7 +332,7 @@ def track(key: PRNGKeyArray, progress: Progress, effort: float = 1.0) -> Tracker
     }  # fmt: skip
     scores = {
         short: score(
-            name, model, filter, dataset, key_score,
+            name, model, filter, test_xs, key_score,
             num_repeats=1 if short == "kalman" else NUM_REPEATS,
             train_seconds=trained[short].seconds if short in trained else None,
             progress=progress,
