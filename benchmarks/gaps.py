@@ -27,7 +27,7 @@ from varfilter.runs import Run, filter_data
 
 LENGTH, NUM_PLACES, FIRST = 20, 9, 8
 LEVELS = (0.05, 0.95)
-COUNTS = (1, 8, 64)
+COUNTS = (1, 8, 64, 256)
 
 
 def measure(run: Run, num_particles: int | None, without: Sequence[str] = ()) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import pytest
 
 from varfilter import cli
+from varfilter.cli.compiled import ENOUGH, LEVEL
 
 SCRIPT = Path(__file__).parent / "script.py"
 # `varfilter` as a script, for commands that need a process.
@@ -94,13 +95,16 @@ def script(
 ) -> Result:
     """Run a Python file in a process of its own; warnings of our own code end it.
 
-    - `is_optimized`: compiled as its readers have it, which takes less time where it computes for
+    - `is_optimized`: compiled as `varfilter` compiles, which takes less time where it computes for
       longer than it compiles.
     """
     unset = QUICK if is_optimized else set()
+    flags = {"XLA_FLAGS": f"{LEVEL}={ENOUGH}"} if is_optimized else {}
     done = subprocess.run(
         [sys.executable, str(SCRIPT), str(path), *map(str, words)],
-        env={name: value for name, value in os.environ.items() if name not in unset} | SHARED,
+        env={name: value for name, value in os.environ.items() if name not in unset}
+        | SHARED
+        | flags,
         cwd=cwd, capture_output=True, text=True, timeout=timeout, check=False,
     )  # fmt: skip
     return Result(done.returncode, done.stdout, done.stderr)

@@ -139,7 +139,7 @@ def test_bands_of_the_sensors_hold_in_gaps(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     by_count = json.loads(path.read_text())
-    one, many = by_count["1"], by_count["64"]
+    one, many = by_count["1"], by_count["256"]
     assert many["num_gaps"] == 99
     for column, (inside, error) in many["inside"].items():
         # Of 99 gaps that overlap; the standard error over sequences is some 0.03.

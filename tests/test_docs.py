@@ -78,11 +78,13 @@ def run_commands(page, run, *, more, only=None):
 
 
 def test_quick_start_works(folder):
-    # A tenth of the training: that the fault stands out, and not how well the bands hold.
+    # A tenth of the training, and few trajectories: that the fault stands out, and not how well the
+    # bands hold.
+    few = ["--num-particles", "8"]
     run_commands(
         ROOT / "docs" / "index.md",
         command,
-        more={"train": ["--max-updates", "150"]},
+        more={"train": ["--max-updates", "150"], "filter": few, "forecast": few},
         only=("train", "filter", "forecast"),
     )
     check_filtered(folder)

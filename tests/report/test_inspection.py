@@ -118,8 +118,8 @@ def test_trajectories_reconstruct_by_their_weight(table):
 def test_a_report_says_with_how_many_trajectories_it_predicts(reported, tmp_path):
     run, page, numbers = reported("table")
     (found,) = numbers["runs"]
-    assert found["num_particles"] == run.medium.num_particles == 64
-    assert "Filtered with 64 weighted trajectories" in page.read_text(encoding="utf-8")
+    assert found["num_particles"] == run.medium.num_particles == 256
+    assert "Filtered with 256 weighted trajectories" in page.read_text(encoding="utf-8")
     model, trained, _, _ = run.trained()
     chosen = np.random.default_rng(0).permutation(len(run.dataset.test))
     peaks = {}

@@ -498,17 +498,17 @@ def test_a_table_filter_is_a_run(world, tmp_path):
 def test_a_run_is_applied_with_the_trajectories_of_its_medium(world):
     run = Run.load(world / "run")
     trained = run.trained().filter
-    assert run.medium.num_particles == 64
+    assert run.medium.num_particles == 256
     default = apply_run(run).filter
     assert isinstance(default, ParticleFilter)
-    assert (default.num_particles, default.resample_below) == (64, 0.5)
+    assert (default.num_particles, default.resample_below) == (256, 0.5)
     assert eqx.tree_equal(default.inference, trained.inference)
     # The same filter has the same bits: one trajectory is the paper's.
     assert isinstance(trained, VariationalFilter)
     assert eqx.tree_equal(apply_run(run, num_particles=1).filter, trained)
     # Whatever it was trained with.
     particles = ParticleFilter(trained.inference, 3, resample_below=0.0)
-    assert eqx.tree_equal(applied_filter(particles, 64), default)
+    assert eqx.tree_equal(applied_filter(particles, 256), default)
     assert eqx.tree_equal(applied_filter(particles, 1), trained)
 
 

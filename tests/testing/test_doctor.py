@@ -9,6 +9,7 @@ from commands import command, succeed
 from varfilter.testing import doctor
 
 
+@pytest.mark.slow
 def test_the_first_oracles_hold():
     # The same checks as a user gets, but only the first two: Kalman against the dense joint.
     first = list(itertools.islice(doctor.examine(), 2))

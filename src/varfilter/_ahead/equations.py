@@ -39,33 +39,46 @@ def trace(step: Callable[..., Any], init: Any, xs: Any) -> tuple[Jaxpr, list[Any
     if closed.effects or _types(init) != _types(shapes[0]):
         return None
 
-    def flat_step(consts: list[Any], inputs: list[Any]) -> list[Any]:
-        return _inlined(closed.jaxpr, consts, inputs)
+    constants = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
+    own: dict[Var, Var | Literal] = {v: v for v in (*constants, *closed.jaxpr.invars)}
+    equations, outputs = _written_out(closed.jaxpr, own, constants)
+    jaxpr = closed.jaxpr.replace(
+        constvars=[],
+        invars=[*constants, *closed.jaxpr.invars],
+        outvars=outputs,
+        eqns=equations,
+    )
+    return jaxpr, list(constants.values()), jax.tree.structure(shapes)
 
-    flat = jax.make_jaxpr(flat_step)(closed.consts, jax.tree.leaves((init, x)))
-    arguments = [*flat.jaxpr.constvars, *flat.jaxpr.invars]
-    jaxpr = flat.jaxpr.replace(constvars=[], invars=arguments)
-    return jaxpr, [*flat.consts, *closed.consts], jax.tree.structure(shapes)
 
+def _written_out(
+    jaxpr: Jaxpr, names: dict[Var, Var | Literal], constants: dict[Var, Any]
+) -> tuple[list[JaxprEqn], list[Var | Literal]]:
+    """List the equations with called functions written out, so that each stands alone; the results.
 
-def _inlined(jaxpr: Jaxpr, consts: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
-    """Evaluate, with called functions written out, so that each of their equations stands alone."""
-    values = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *inputs], strict=True))
+    `names` are what the variables are called from now on: a function that is called twice has two
+    sets of them. What functions bring along is added to the `constants`.
+    """
+    equations: list[JaxprEqn] = []
 
-    def read(atom: Var | Literal) -> Any:
-        return atom.val if isinstance(atom, Literal) else values[atom]
+    def read(atom: Var | Literal) -> Var | Literal:
+        return atom if isinstance(atom, Literal) else names[atom]
 
     for equation in jaxpr.eqns:
         inputs = [read(atom) for atom in equation.invars]
         if equation.primitive.name in CALLS:
             inner = equation.params["jaxpr"]
-            results = _inlined(inner.jaxpr, inner.consts, inputs)
+            brought = [Var(array_type(variable)) for variable in inner.jaxpr.constvars]
+            constants.update(zip(brought, inner.consts, strict=True))
+            given = [*inner.jaxpr.constvars, *inner.jaxpr.invars]
+            called = dict(zip(given, [*brought, *inputs], strict=True))
+            more, outputs = _written_out(inner.jaxpr, called, constants)
+            equations += more
         else:
-            variables = variables_of(equation.invars)
-            function = function_of(jaxpr, [equation], variables, equation.outvars)
-            results = function(*(values[variable] for variable in variables))
-        values.update(zip(equation.outvars, results, strict=True))
-    return [read(atom) for atom in jaxpr.outvars]
+            outputs = [Var(array_type(variable)) for variable in equation.outvars]
+            equations.append(equation.replace(invars=inputs, outvars=outputs))
+        names.update(zip(equation.outvars, outputs, strict=True))
+    return equations, [read(atom) for atom in jaxpr.outvars]
 
 
 def function_of(

@@ -15,10 +15,10 @@ from varfilter._tree import strong
 # Of one sequence, what is computed for many steps at once may hold so many bytes; longer sequences
 # are cut into pieces, each computed ahead by itself. Batches multiply it.
 MOST_BYTES = 2**24
-# On an accelerator each turn of a loop waits for its launch: bodies with few products are written
-# out several times, to about so many products a turn, which keeps the time to compile in bounds.
-UNROLLED_PRODUCTS = 40
-MOST_UNROLLED = 8
+# On an accelerator each turn of a loop waits for its launch: bodies with one or two products are
+# written out several times, to so many products a turn. Longer ones gain nothing by it, and take
+# longer to compile (`benchmarks/NOTES.md`).
+UNROLLED_PRODUCTS = 8
 
 
 def scan_ahead(
@@ -151,7 +151,7 @@ def _unroll(num_products: int) -> int:
     """How many steps a turn of a loop with so many products a step makes."""
     if jax.default_backend() == "cpu":
         return 1
-    return min(max(UNROLLED_PRODUCTS // max(num_products, 1), 1), MOST_UNROLLED)
+    return max(UNROLLED_PRODUCTS // max(num_products, 1), 1)
 
 
 def _shifted(first: Any, *sources: Any, reverse: bool) -> tuple[Any, Any]:

@@ -11,8 +11,8 @@ import platform
 import stat
 import zlib
 from importlib import import_module
-from importlib.util import find_spec
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 
 from varfilter._files import cache_folder

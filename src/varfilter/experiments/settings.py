@@ -324,10 +324,12 @@ class Schedule:
     hidden_elements: float = 0.0
     """Hide this share of the elements of each training window."""
     hidden_gaps: float = 0.0
-    """The chance that at a step of a training window a gap of 1 to 5 hidden steps begins."""
+    """The chance that at a step of a training window a gap of hidden steps begins."""
+    longest_gap: int = 5
+    """A gap has 1 to so many steps."""
 
     def __post_init__(self):
-        for name in ("num_epochs", "batch_size"):
+        for name in ("num_epochs", "batch_size", "longest_gap"):
             require_positive(f"schedule.{name}", getattr(self, name))
         for name in ("windows_per_epoch", "patience_epochs", "epochs_per_validation"):
             if getattr(self, name) is not None:
@@ -356,7 +358,7 @@ class Schedule:
         """What is hidden of each training window; None if nothing is."""
         if self.hidden_elements == self.hidden_gaps == 0.0:
             return None
-        return Thinning(self.hidden_elements, self.hidden_gaps)
+        return Thinning(self.hidden_elements, self.hidden_gaps, self.longest_gap)
 
     def annealing(self, updates_per_epoch: int) -> Annealing:
         """The weight of the KL by the number of the update."""

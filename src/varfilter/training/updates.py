@@ -28,11 +28,9 @@ from varfilter.devices import (
 )
 from varfilter.learning import EndToEnd, LearnerState, Metrics, TimeParallel
 
-LONGEST_GAP = 5
-
 
 class Thinning(eqx.Module):
-    """How much is hidden: a share of the elements, and gaps of 1 to 5 whole steps.
+    """How much is hidden: a share of the elements, and gaps of 1 to `longest_gap` whole steps.
 
     A model that is always shown all of the past learns to predict one step ahead, too surely
     where the rows are few. Behind a gap it is scored on several, with its own predictions for a
@@ -41,10 +39,12 @@ class Thinning(eqx.Module):
 
     elements: float = 0.1
     gaps: float = 0.04
+    longest_gap: int = eqx.field(default=5, static=True)
 
     def __check_init__(self):
         require_fraction("elements", self.elements, "It is the share of elements to hide.")
         require_fraction("gaps", self.gaps, "It is the chance that a gap begins at a step.")
+        require_positive("longest_gap", self.longest_gap)
 
     def __call__(self, batch: Batch, key: PRNGKeyArray) -> Batch:
         """Put NaN where something of the batch is hidden; `gaps` is the chance that one begins."""
@@ -57,12 +57,11 @@ class Thinning(eqx.Module):
     def _in_gaps(self, shape: tuple[int, ...], key: PRNGKeyArray) -> Bool[Array, "batch time"]:
         key_begin, key_length = jax.random.split(key)
         begins = jax.random.uniform(key_begin, shape) < self.gaps
-        length = jax.random.randint(key_length, shape, 1, LONGEST_GAP + 1)
-        hidden = begins
-        for lag in range(1, min(LONGEST_GAP, shape[1])):
-            reaches = (begins & (length > lag))[:, :-lag]
-            hidden = hidden | jnp.pad(reaches, ((0, 0), (lag, 0)))
-        return hidden
+        length = jax.random.randint(key_length, shape, 1, self.longest_gap + 1)
+        step = jnp.arange(shape[1])
+        # The first step after all gaps that have begun so far.
+        end = jax.lax.cummax(jnp.where(begins, step + length, 0), axis=1)
+        return step < end
 
 
 Learner = TimeParallel | EndToEnd
