@@ -3,7 +3,7 @@
     python benchmarks/applied_cost.py [--quick] [--json FILE] [SUBJECT ...]
 
 For each medium, the program of `varfilter filter`: one chunk of steps, each predicted with two
-quantiles and then filtered, by `applied_filter` with 1 (the paper's filter) to 128 trajectories;
+quantiles and then filtered, by `applied_filter` with 1 (the paper's filter) to 256 trajectories;
 of a table also a live line, which is a prediction and a push of a stream. All numbers of
 trajectories take turns in one process, and the ratios are of one turn. Parameters are as they were
 drawn, and all data but the table are random: time does not depend on either. `num_particles` of the
@@ -35,7 +35,7 @@ from varfilter.prediction import predict, run_predictive
 from varfilter.runs.applied import applied_filter
 
 SENSORS = Path(__file__).parent.parent / "examples" / "data" / "sensors.csv"
-COUNTS = (1, 8, 16, 32, 64, 128)
+COUNTS = (1, 8, 16, 32, 64, 128, 256)
 LEVELS = (0.05, 0.95)
 KEY = jax.random.key(0)
 SMALL_SOUND = SRNNSizes(

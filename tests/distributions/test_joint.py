@@ -204,17 +204,22 @@ def test_a_model_of_a_table_keeps_its_contract():
 
 
 def test_thinning_hides_its_shares():
-    """Elements by themselves, and whole steps in gaps of 1 to 5, of length 3 on average."""
+    """Elements by themselves, and whole steps in gaps of 1 to 5, or as many as it is told."""
     batch = Batch(jnp.ones((40, 500, 3)), jnp.ones((40, 500), bool))
     only_elements = jnp.isnan(Thinning(0.1, 0.0)(batch, jax.random.key(0)).xs)
     # 60,000 independent elements: 5 standard errors of 0.0012.
     assert abs(float(only_elements.mean()) - 0.1) < 0.006
-    hidden = np.isnan(Thinning(0.0, 0.02)(batch, jax.random.key(0)).xs)
-    assert (hidden.all(axis=2) == hidden.any(axis=2)).all()
-    # Seen if no gap began here, nor one long enough at any of the four steps before.
-    seen = np.prod([1 - 0.02 * (5 - lag) / 5 for lag in range(5)])
-    # About 20,000 / 3 independent stretches, 5 standard errors of 0.003.
-    assert abs((1 - hidden[:, 5:, 0].mean()) - seen) < 0.015
+    for thinning, longest in ((Thinning(0.0, 0.02), 5), (Thinning(0.0, 0.005, 20), 20)):
+        hidden = np.isnan(thinning(batch, jax.random.key(0)).xs)
+        assert (hidden.all(axis=2) == hidden.any(axis=2)).all()
+        # Seen if no gap began here, nor one long enough at any of the steps before.
+        each = thinning.gaps * (longest - np.arange(longest)) / longest
+        # About 20,000 / 3 independent stretches, or 20,000 / 10: 5 standard errors of 0.003, 0.005.
+        assert abs((1 - hidden[:, longest:, 0].mean()) - np.prod(1 - each)) < 0.005 * longest**0.5
+        # Only gaps that meet are longer than the longest, and they are rare.
+        rows = ["".join(".#"[is_hidden] for is_hidden in row) for row in hidden[:, :, 0]]
+        lengths = [len(gap) for row in rows for gap in row.split(".")]
+        assert longest <= max(lengths) < 4 * longest
     with pytest.raises(ValueError, match="`gaps` must lie in"):
         Thinning(0.1, 2.0)
 

@@ -123,13 +123,13 @@ def test_a_report_says_with_how_many_trajectories_it_predicts(reported, tmp_path
     model, trained, _, _ = run.trained()
     chosen = np.random.default_rng(0).permutation(len(run.dataset.test))
     peaks = {}
-    for count in (1, 64):
+    for count in (1, 256):
         (drawn, *_) = inspect_sequences(
             applied_filter(trained, count), model, run.dataset, jax.random.key(0),
             chosen[:4], split="test", inspection=run.medium.inspection,
         )  # fmt: skip
         peaks[count] = most_surprising(drawn)
-    assert found["drawn"][0]["most_surprising"] == peaks[64] != peaks[1]
+    assert found["drawn"][0]["most_surprising"] == peaks[256] != peaks[1]
     alone = report([run], tmp_path / "one.html", num_particles=1)
     (found,) = json.loads(alone.with_suffix(".json").read_text())["runs"]
     assert found["num_particles"] == 1

@@ -163,6 +163,8 @@ def _devices(experiment: Any, *, together: bool) -> Any:
     from varfilter.devices import connect, device_mesh
 
     if together:
+        # JAX would take SIGTERM for itself, and training would go on to its end.
+        jax.config.update("jax_enable_preemption_service", False)
         connect()
     return device_mesh(experiment.schedule.batch_size) if jax.device_count() > 1 else None
 

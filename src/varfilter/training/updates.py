@@ -58,7 +58,7 @@ class Thinning(eqx.Module):
         key_begin, key_length = jax.random.split(key)
         begins = jax.random.uniform(key_begin, shape) < self.gaps
         length = jax.random.randint(key_length, shape, 1, self.longest_gap + 1)
-        step = jnp.arange(shape[1])
+        step = jnp.arange(shape[1])[None]
         # The first step after all gaps that have begun so far.
         end = jax.lax.cummax(jnp.where(begins, step + length, 0), axis=1)
         return step < end
