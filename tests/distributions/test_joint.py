@@ -217,7 +217,7 @@ def test_thinning_hides_its_shares():
         # About 20,000 / 3 independent stretches, or 20,000 / 10: 5 standard errors of 0.003, 0.005.
         assert abs((1 - hidden[:, longest:, 0].mean()) - np.prod(1 - each)) < 0.005 * longest**0.5
         # Only gaps that meet are longer than the longest, and they are rare.
-        rows = ["".join(".#"[is_hidden] for is_hidden in row) for row in hidden[:, :, 0]]
+        rows = ["".join("#" if is_hidden else "." for is_hidden in row) for row in hidden[:, :, 0]]
         lengths = [len(gap) for row in rows for gap in row.split(".")]
         assert longest <= max(lengths) < 4 * longest
     with pytest.raises(ValueError, match="`gaps` must lie in"):
