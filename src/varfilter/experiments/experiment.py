@@ -16,7 +16,7 @@ from varfilter.experiments.models import SRNNSizes, SVGSizes, TableSizes, VRNNSi
 from varfilter.experiments.settings import FilterChoice, Optimizers, Schedule
 from varfilter.filters import AbstractFilter
 from varfilter.learning import EndToEnd, TimeParallel
-from varfilter.media import Source, medium_named
+from varfilter.media import Source, medium_named, medium_of
 from varfilter.model import AbstractModel
 
 Sizes = VRNNSizes | SRNNSizes | SVGSizes | TableSizes
@@ -89,6 +89,11 @@ class Experiment:
 
         Learners that `can_be_stacked` have the numbers of their optimizers as arrays.
         """
+        if self.schedule.semitones and medium_of(dataset).name != "music":
+            raise ValueError(
+                f"`schedule.semitones` is {self.schedule.semitones}, but {dataset.name!r} is no"
+                " music: only piano rolls can be moved to another key. Give 0."
+            )
         keys = self.keys()
         model = self.model.build(dataset, keys.model)
         filter = self.filter.build(model, keys.filter)

@@ -41,9 +41,11 @@ from varfilter.inference import (
     VRNNPosterior,
 )
 from varfilter.learning import EndToEnd, TimeParallel
+from varfilter.learning.dropout import require_rate
 from varfilter.model import AbstractModel
 from varfilter.models import SRNN, SVG, VRNN
 from varfilter.training.stacking import numbered
+from varfilter.training.transposition import Transposition
 from varfilter.training.updates import Annealing, Thinning
 
 Bound = Literal["elbo", "iwae", "fivo"]
@@ -277,6 +279,11 @@ class Optimizers:
     """The optimizer of the inference network."""
     num_phi_steps: int = 24
     """AVF: steps of phi for each of theta, on slices of the recorded problems."""
+    dropout: float = 0.0
+    """The chance that a weight of the model is left out of an update (DropConnect)."""
+
+    def __post_init__(self):
+        require_rate(self.dropout)
 
     def learner(
         self,
@@ -289,14 +296,20 @@ class Optimizers:
         """The learner that fits the filter: all steps at once where its inference is local."""
         build = functools.partial(Adam.build, can_be_stacked=can_be_stacked)
         theta = build(self.theta, updates_per_epoch)
+        # What is None is left out, and another program.
+        dropout = self.dropout if self.dropout > 0.0 else None
+        if can_be_stacked and dropout is not None:
+            dropout = jnp.asarray(dropout, jnp.result_type(float))
         if isinstance(filter, VariationalFilter) and filter.inference.is_local:
             return TimeParallel(
                 theta=theta,
                 phi=build(self.phi, updates_per_epoch * self.num_phi_steps),
                 num_phi_steps=self.num_phi_steps,
                 complete=complete,
+                dropout=dropout,
             )
-        return EndToEnd(theta=theta, phi=build(self.phi, updates_per_epoch), complete=complete)
+        phi = build(self.phi, updates_per_epoch)
+        return EndToEnd(theta=theta, phi=phi, complete=complete, dropout=dropout)
 
 
 @dataclass(frozen=True)
@@ -321,6 +334,8 @@ class Schedule:
     as a fifth of the time allows, on a part of it if need be."""
     patience_epochs: int | None = None
     """Stop when validation has not improved for so many epochs after annealing."""
+    semitones: int = 0
+    """Music: move each training window by a random number of semitones, up to so many."""
     hidden_elements: float = 0.0
     """Hide this share of the elements of each training window."""
     hidden_gaps: float = 0.0
@@ -340,6 +355,12 @@ class Schedule:
                 f" {self.num_steps}."
             )
 
+        if self.semitones < 0:
+            raise ValueError(
+                f"`schedule.semitones` must not be negative: it is up as well as down; got"
+                f" {self.semitones}."
+            )
+
     def updates_per_epoch(self, num_batches: int) -> int:
         """How many updates an epoch has, for data with so many batches in one pass."""
         if self.windows_per_epoch is None:
@@ -353,6 +374,10 @@ class Schedule:
         if not lengths.size:
             return LONGEST_WINDOW
         return max(2, min(LONGEST_WINDOW, int(np.quantile(lengths, 0.1, method="lower"))))
+
+    def transposition(self) -> Transposition | None:
+        """How training windows are moved to other keys; None if they are not."""
+        return Transposition(self.semitones) if self.semitones else None
 
     def thinning(self) -> Thinning | None:
         """What is hidden of each training window; None if nothing is."""

@@ -21,6 +21,7 @@ from varfilter.filtering import FIRST, Belief, scan_steps
 from varfilter.filters.base import AbstractFilter
 from varfilter.filters.variational import VariationalCarry, VariationalFilter
 from varfilter.inference.base import AbstractInference
+from varfilter.learning.dropout import Rate, dropped, require_rate
 from varfilter.learning.recurrence import Transition, recurrence_gradient
 from varfilter.learning.state import (
     LearnerState,
@@ -47,12 +48,14 @@ class TimeParallel(eqx.Module):
       recorded problems. φ has to keep up with a moving θ: with 1 it may never catch up, and the
       latent is given up. One for each time step is what the original code makes.
     - `complete`: a promise that no element is missing, so that frames are embedded at once.
+    - `dropout`: the chance that a weight of the model is left out of an update (`dropped`).
     """
 
     theta: optax.GradientTransformation | None
     phi: optax.GradientTransformation | None
     num_phi_steps: int = eqx.field(static=True)
     complete: bool = eqx.field(static=True)
+    dropout: Rate | None
 
     def __init__(
         self,
@@ -61,12 +64,14 @@ class TimeParallel(eqx.Module):
         phi: optax.GradientTransformation | None,
         num_phi_steps: int = 8,
         complete: bool = False,
+        dropout: Rate | None = None,
     ):
         require_optimizers(theta, phi)
         self.theta = theta
         self.phi = phi
         self.num_phi_steps = require_positive("num_phi_steps", num_phi_steps)
         self.complete = complete
+        self.dropout = require_rate(dropout)
 
     def init(self, model: AbstractModel, filter: AbstractFilter) -> LearnerState:
         """Begin, with fresh optimizers; filters that are not local are refused."""
@@ -140,15 +145,16 @@ def _update(
     key: PRNGKeyArray,
     kl_weight: Array,
 ) -> tuple[LearnerState, Metrics]:
-    model = state.model
+    model, pull_back = eqx.filter_vjp(lambda m: dropped(m, learner.dropout, key), state.model)
     filter = require_local(state.filter)
     key_filter, key_slices = jax.random.split(key)
     problems, x0, free_energies = record_problems(
         model, filter, batch, key_filter, kl_weight, complete=learner.complete
     )
     theta_gradient, scored = theta_gradients(model, filter, x0, problems, kl_weight)
+    (theta_gradient,) = pull_back(theta_gradient)
     model_after, theta_state, skipped = guarded_update(
-        learner.theta, state.theta_state, model, theta_gradient
+        learner.theta, state.theta_state, state.model, theta_gradient
     )
     num_skipped = skipped.astype(jnp.int32)
 

@@ -32,6 +32,7 @@ from varfilter.runs.training import (
 )
 from varfilter.training.checkpoints import kept_checkpoints
 from varfilter.training.stacking import stacked, unstacked
+from varfilter.training.transposition import Transposition
 from varfilter.training.updates import Fitted, fit_stacked
 
 # The numbers in which runs of one program may differ, as they are called on the command line.
@@ -39,10 +40,12 @@ ADAM = ("learning_rate", "decay", "epsilon", "clip_norm", "weight_decay")
 NUMBERS = (
     "seed",
     *(f"optimizer.{which}.{name}" for which in ("theta", "phi") for name in ADAM),
+    "optimizer.dropout",
     "schedule.num_epochs",
     "schedule.patience_epochs",
     "schedule.annealing_epochs",
     "schedule.annealing_power",
+    "schedule.semitones",
     "schedule.hidden_elements",
     "schedule.hidden_gaps",
 )
@@ -72,14 +75,15 @@ def require_one_program(experiments: Sequence[Experiment]) -> None:
             if not name.startswith((*NUMBERS, *NAMES)):
                 raise ValueError(
                     "Runs of one program may differ in their seeds and in the numbers of"
-                    f" optimizers, annealing, patience and thinning; `{name}` is {first!r} in the"
-                    f" first and {other!r} in number {number}. Train that one by itself."
+                    f" optimizers, annealing, patience, transposition and thinning; `{name}` is"
+                    f" {first!r} in the first and {other!r} in number {number}. Train that one by"
+                    " itself."
                 )
         if _parts(experiment) != _parts(experiments[0]):
             raise ValueError(
                 f"Run number {number} differs from the first in what is done, not in numbers: one"
-                " of the two clips gradients, decays weights or hides observations, and the other"
-                " does not. Train that one by itself, or give both a number."
+                " of the two clips gradients, decays or drops weights, or hides observations, and"
+                " the other does not. Train that one by itself, or give both a number."
             )
 
 
@@ -372,6 +376,7 @@ class _Updates:
             updates_per_dispatch=per_dispatch,
             updates_per_epoch=first.per_epoch,
             kl_weight=stacked([work.schedule.annealing(work.per_epoch) for work in works]),
+            transposition=_transposition([work.schedule.semitones for work in works]),
             thinning=stacked([work.schedule.thinning() for work in works]),
             **options,
         )
@@ -424,4 +429,10 @@ def _parts(experiment: Experiment) -> tuple[bool, ...]:
     optimizers = (experiment.optimizer.theta, experiment.optimizer.phi)
     clips = (each.clip_norm is not None for each in optimizers)
     decays = (each.weight_decay > 0.0 for each in optimizers)
-    return (*clips, *decays, experiment.schedule.thinning() is not None)
+    drops = experiment.optimizer.dropout > 0.0
+    return (*clips, *decays, drops, experiment.schedule.thinning() is not None)
+
+
+def _transposition(semitones: list[int]) -> Transposition | None:
+    """How the windows of each run are moved, stacked: by 0 semitones where others are, and not."""
+    return stacked([Transposition(each) for each in semitones]) if any(semitones) else None

@@ -225,6 +225,7 @@ class Work:
             updates_per_dispatch=min(updates_per_dispatch, self.per_epoch),
             updates_per_epoch=self.per_epoch,
             kl_weight=self.schedule.annealing(self.per_epoch),
+            transposition=self.schedule.transposition(),
             thinning=self.schedule.thinning(),
             **options,
         )

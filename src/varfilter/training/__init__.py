@@ -3,6 +3,7 @@
 from varfilter.training.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
 from varfilter.training.evaluation import Coverage, Evaluation, HeldOut, evaluate, forecast_coverage
 from varfilter.training.stacking import numbered, stacked, unstacked
+from varfilter.training.transposition import Transposition
 from varfilter.training.updates import Annealing, Fitted, Thinning, fit, fit_stacked
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "Fitted",
     "HeldOut",
     "Thinning",
+    "Transposition",
     "evaluate",
     "fit",
     "fit_stacked",

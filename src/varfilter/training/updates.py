@@ -27,6 +27,7 @@ from varfilter.devices import (
     using_mesh,
 )
 from varfilter.learning import EndToEnd, LearnerState, Metrics, TimeParallel
+from varfilter.training.transposition import Transposition
 
 
 class Thinning(eqx.Module):
@@ -121,6 +122,7 @@ def fit(
     seconds_per_dispatch: float | None = None,
     updates_per_epoch: int | None = None,
     kl_weight: Weight | None = None,
+    transposition: Transposition | None = None,
     thinning: Thinning | None = None,
     devices: Mesh | None = None,
 ) -> Iterator[Fitted]:
@@ -138,7 +140,8 @@ def fit(
     Windows that lie on the device are drawn there, in the same dispatch as the updates; others
     are read ahead, one update a dispatch. The first step of a window is conditioned on, and not
     scored. `kl_weight` is a function of the number of the update, such as `Annealing`;
-    `thinning` hides some of each batch, and needs a learner with `complete=False`.
+    `transposition` moves piano rolls to other keys; `thinning` hides some of each batch, and needs
+    a learner with `complete=False`.
 
     With `devices`, `device_mesh(batch_size)`, each of them learns from its share of each batch;
     the numbers are those of one device to rounding. What is yielded lies on one device, in each
@@ -151,7 +154,7 @@ def fit(
         num_updates, updates_per_dispatch, seconds_per_dispatch, updates_per_epoch,
     )  # fmt: skip
     weight = Annealing() if kl_weight is None else kl_weight
-    update = _Update(learner, key, weight, thinning)
+    update = _Update(learner, key, weight, transposition, thinning)
     on_host = isinstance(windows.values, np.ndarray)
     if devices is not None:
         require_mesh(devices, windows.batch_size)
@@ -180,12 +183,13 @@ def fit_stacked(
     seconds_per_dispatch: float | None = None,
     updates_per_epoch: int | None = None,
     kl_weight: Weight | None = None,
+    transposition: Transposition | None = None,
     thinning: Thinning | None = None,
 ) -> Iterator[Fitted]:
     """`fit` for several learners at once, in one program, each as if it learned alone.
 
-    `learners` and `states` are `stacked`, and so are `kl_weight` and `thinning` where they differ;
-    a learner whose numbers are the same for all need not be. Each has its own key, draws its own
+    `learners` and `states` are `stacked`, and so are `kl_weight`, `transposition` and `thinning`
+    where they differ; a learner whose numbers are the same for all need not be. Each has its own key, draws its own
     batches, and learns what `fit` teaches it with that key, to rounding. All states have made
     equally many updates. Who wants no more of one of them takes its state (`unstacked`), and
     ignores what becomes of it later.
@@ -207,7 +211,8 @@ def fit_stacked(
             " are behind to `fit` first."
         )
     weight = Annealing() if kl_weight is None else kl_weight
-    update, first = _Update(learners, keys, weight, thinning), int(counts[0])
+    update = _Update(learners, keys, weight, transposition, thinning)
+    first = int(counts[0])
     if isinstance(windows.values, np.ndarray):
         dispatch = _stacked_from_host(update, windows, first)
     else:
@@ -306,6 +311,7 @@ class _Update(eqx.Module):
     learner: Learner
     key: Key[Array, "..."]
     weight: Weight
+    transposition: Transposition | None
     thinning: Thinning | None
 
     @property
@@ -313,6 +319,9 @@ class _Update(eqx.Module):
         return jax.random.fold_in(self.key, 0)
 
     def __call__(self, state: LearnerState, batch: Batch, i: Any) -> tuple[LearnerState, Metrics]:
+        if self.transposition is not None:
+            key = jax.random.fold_in(jax.random.fold_in(self.key, 3), i)
+            batch = self.transposition(batch, key)
         if self.thinning is not None:
             batch = self.thinning(batch, jax.random.fold_in(jax.random.fold_in(self.key, 2), i))
         return self.learner.update(
