@@ -189,10 +189,10 @@ def fit_stacked(
     """`fit` for several learners at once, in one program, each as if it learned alone.
 
     `learners` and `states` are `stacked`, and so are `kl_weight`, `transposition` and `thinning`
-    where they differ; a learner whose numbers are the same for all need not be. Each has its own key, draws its own
-    batches, and learns what `fit` teaches it with that key, to rounding. All states have made
-    equally many updates. Who wants no more of one of them takes its state (`unstacked`), and
-    ignores what becomes of it later.
+    where they differ; a learner whose numbers are the same for all need not be. Each has its own
+    key, draws its own batches, and learns what `fit` teaches it with that key, to rounding. All
+    states have made equally many updates. Who wants no more of one of them takes its state
+    (`unstacked`), and ignores what becomes of it later.
     """
     require_key(jnp.ravel(keys)[0])
     epoch = _require_schedule(

@@ -1,0 +1,269 @@
+"""What is trained for table 3: the cells of each call of `study.py`, and how settings are chosen.
+
+A cell is a set of experiments that are one program: other seeds, or other numbers. The methods are
+(a) `baseline`, the paper's q; (b) `residual`, that of Fraccaro et al. (2016), which is what
+"originally proposed" means; (c) `avf`, K=1; (d) `avf-5`, K=5; (e) `descent`, gradients alone.
+The protocols are `paper`, its appendix B to the letter, and `best`, what a search on validation
+chose for the method; the search has the same points for each of them.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from varfilter.experiments import (
+    AVF,
+    Adam,
+    Baseline,
+    Experiment,
+    FilterChoice,
+    Optimizers,
+    Schedule,
+    experiment_named,
+)
+from varfilter.experiments.settings import Descent
+
+# As many seeds of a cell as the issue asks for.
+SEEDS = {"jsb": 8, "piano": 4, "musedata": 4, "nottingham": 4}
+# Where the released configurations bring q's mean to zero mean and unit spread, they also descend
+# by learned steps; the paper itself speaks of one update for all sets (appendix B).
+NORMALIZED = ("piano", "jsb")
+NONE = 1e-6
+"""A weight decay or a dropout of none: members of one program all have the part, or none has."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Experiments that are trained as one program; `part` is what their best is scored on."""
+
+    name: str
+    experiments: tuple[Experiment, ...]
+    part: str | None = "test"
+    seconds: float = 600.0
+
+    @property
+    def folders(self) -> list[str]:
+        """A folder for each experiment: by seed, or by its number in a search."""
+        word = "seed" if self.part is not None else "point"
+        numbers = [e.seed for e in self.experiments]
+        if self.part is None:
+            numbers = list(range(len(self.experiments)))
+        return [f"{word}-{number}" for number in numbers]
+
+
+def with_settings(settings: Any, changes: dict[str, Any]) -> Any:
+    """Settings with others in the place of some, by their names on the command line."""
+    for name, value in changes.items():
+        first, _, rest = name.partition(".")
+        if first not in {field.name for field in fields(settings)}:
+            raise ValueError(f"{type(settings).__name__} has no setting {first!r}.")
+        inner = getattr(settings, first)
+        if rest:
+            assert is_dataclass(inner)
+            value = with_settings(inner, {rest: value})
+        settings = replace(settings, **{first: value})
+    return settings
+
+
+def inference_of(method: str, num_samples: int) -> AVF | Baseline | Descent:
+    """How the method infers; `num_samples` draws for each gradient, where it has any."""
+    network = AVF(num_samples=num_samples)
+    return {
+        "baseline": Baseline(),
+        "residual": Baseline(residual=True),
+        "avf": network,
+        "avf-5": replace(network, num_iterations=5),
+        "descent": Descent(num_samples=num_samples),
+    }[method]
+
+
+def paper(data: str, method: str, *, released: bool = False) -> Experiment:
+    """The paper's protocol: Adam 1e-4, x 0.999 an epoch, linear annealing, one draw, 800 epochs.
+
+    What it does not say is as in the released code: 24 steps of phi for 24 steps, epsilon 1e-8,
+    the network's update where `released`. Not to be had: its epochs of 10 batches, its gradients
+    scaled by 1/16, and baselines that learn nothing from later steps, which are bugs.
+    """
+    inference = inference_of(method, 1)
+    if released and data in NORMALIZED and isinstance(inference, AVF):
+        inference = replace(inference, update="learned-step", normalize_mean=True)
+    schedule = Schedule(num_epochs=800, annealing_epochs=50, annealing_power=1.0)
+    return _music(data, method, "paper", inference, Optimizers(), schedule)
+
+
+def best(data: str, method: str, changes: dict[str, Any] | None = None) -> Experiment:
+    """The recipe that every method is searched from, with what the search chose in `changes`.
+
+    Without annealing, Adam's epsilon 1e-4 for theta, 64 draws of z where gradients are taken.
+    """
+    theta = Adam(3e-4, epsilon=1e-4, weight_decay=NONE)
+    optimizers = Optimizers(theta, Adam(1e-4, weight_decay=0.3), dropout=NONE)
+    found = _music(data, method, "best", inference_of(method, 64), optimizers, Schedule())
+    return with_settings(found, changes or {})
+
+
+def _music(data: str, method: str, protocol: str, inference: Any, *others: Any) -> Experiment:
+    like = experiment_named(f"srnn-{data}-avf")
+    optimizers, schedule = others
+    return replace(
+        like,
+        name=f"srnn-{data}-{method}-{protocol}",
+        filter=FilterChoice(inference),
+        optimizer=optimizers,
+        schedule=schedule,
+        published=None,
+    )
+
+
+RATE, DECAY, DROPOUT = (
+    "optimizer.theta.learning_rate",
+    "optimizer.theta.weight_decay",
+    "optimizer.dropout",
+)
+PHI_RATE, PHI_DECAY = "optimizer.phi.learning_rate", "optimizer.phi.weight_decay"
+KEYS = "schedule.semitones"
+# The points of the search: first with windows of 25 steps, as the paper's, then with 40.
+POINTS: dict[int, tuple[dict[str, Any], ...]] = {
+    25: (
+        {RATE: 2e-4},
+        {RATE: 3e-4, DECAY: 1.0},
+        {RATE: 3e-4, DECAY: 3.0, PHI_DECAY: 3.0},
+        {RATE: 3e-4, DROPOUT: 0.1},
+        {RATE: 3e-4, DROPOUT: 0.25},
+        {RATE: 6e-4, DROPOUT: 0.25},
+        {RATE: 6e-4, DROPOUT: 0.5},
+        {RATE: 3e-4, DROPOUT: 0.25, PHI_RATE: 3e-4, PHI_DECAY: 1.0},
+        {RATE: 6e-4, DROPOUT: 0.25, DECAY: 1.0},
+        {RATE: 3e-4, DROPOUT: 0.1, KEYS: 1},
+    ),
+    40: (
+        {RATE: 2e-4},
+        {RATE: 3e-4, DECAY: 1.0},
+        {RATE: 3e-4, DROPOUT: 0.25},
+        {RATE: 6e-4, DROPOUT: 0.25, DECAY: 1.0},
+        {RATE: 6e-4, DROPOUT: 0.5},
+        {RATE: 3e-4, DROPOUT: 0.25, PHI_RATE: 3e-4, PHI_DECAY: 1.0},
+    ),
+}
+SEARCHED = ("avf", "residual", "baseline")
+
+
+def search(data: str = "jsb", *, num_epochs: int = 250, every: int = 10) -> list[Cell]:
+    """The same points and epochs for each method, one seed each, by validation alone."""
+    found = []
+    for num_steps in sorted(POINTS, reverse=True):
+        for method in SEARCHED:
+            members = [
+                best(data, method, {
+                    **point,
+                    "schedule.num_steps": num_steps,
+                    "schedule.num_epochs": num_epochs,
+                    "schedule.epochs_per_validation": every,
+                })
+                for point in POINTS[num_steps]
+            ]  # fmt: skip
+            found.append(Cell(f"search-{data}-{method}-{num_steps}", tuple(members), None))
+    return found
+
+
+def final(
+    data: str, method: str, protocol: str, choices: dict[str, Any], seconds: float, **changes: Any
+) -> Cell:
+    """All seeds of a cell of the table; `changes` are of the schedule."""
+    experiment = paper(data, method) if protocol == "paper" else best(data, method)
+    if protocol == "best":
+        # K=5 and descent are given what was found for K=1, whose E-step theirs is.
+        chosen = choices[{"avf-5": "avf", "descent": "avf"}.get(method, method)]["changes"]
+        experiment = with_settings(experiment, chosen)
+    changes = {f"schedule.{name}": value for name, value in changes.items()}
+    experiment = with_settings(experiment, changes)
+    members = tuple(replace(experiment, seed=seed) for seed in range(SEEDS[data]))
+    return Cell(experiment.name, members, "test", seconds)
+
+
+def tiny(_: dict[str, Any]) -> list[Cell]:
+    """A try of all parts on a CPU: small networks, two epochs, a search and two seeds."""
+    small = {
+        "model.latent_size": 4, "model.recurrent_size": 8, "model.prior_size": 8,
+        "model.decoder_size": 8, "schedule.windows_per_epoch": 32,
+        "schedule.num_epochs": 2, "schedule.epochs_per_validation": 1,
+    }  # fmt: skip
+    avf = AVF(hidden_size=8, num_layers=1, num_samples=2)
+    point = {DROPOUT: 0.1, KEYS: 1}
+    methods = {"avf": avf, "residual": Baseline(8, residual=True), "baseline": Baseline(8)}
+    cells = []
+    for method, inference in methods.items():
+        own = small | {"filter.inference": inference}
+        members = [best("jsb", method, own), best("jsb", method, own | point)]
+        cells.append(Cell(f"search-jsb-{method}-25", tuple(members), None))
+        seeds = tuple(replace(best("jsb", method, own), seed=seed) for seed in range(2))
+        cells.append(Cell(f"srnn-jsb-{method}-best", seeds))
+    return cells
+
+
+def first_call(_: dict[str, Any]) -> list[Cell]:
+    """The search on JSB: 16 points for each of three methods, 250 epochs.
+
+    Expected on one H200, from 20.8 ms an update of 8 members (AVF, T=25), 35.5 of 16, and 7.6 of 8
+    baselines: AVF 24 ms (10 members) and 28 ms (6, T=40) x 14.5 and 13 updates x 250 = 87 + 91 s;
+    the baselines 10 and 13 ms = 36 + 42 s, the residual ones a fifth more; 25 validations of each,
+    a tenth. In all 390 s, and 60 to 120 s to compile, side by side: 510 s of 575.
+    """
+    return search()
+
+
+def second_call(choices: dict[str, Any]) -> list[Cell]:
+    """JSB, eight seeds of each: our best a, b, c, and the paper's a and c.
+
+    Expected: c 400 epochs of 14.5 updates of 20.8 ms = 121 s, b and a 55 and 45 s, less where
+    patience ends them; the paper's a 800 epochs of 7.6 ms = 88 s, and c, with one draw, about
+    10 ms = 116 s; validation a tenth. In all 470 s, and 60 to 90 s to compile.
+    """
+    ours = {"num_epochs": 500, "patience_epochs": 120, "epochs_per_validation": 5}
+    papers = {"epochs_per_validation": 10}
+    return [
+        final("jsb", "avf", "best", choices, 540.0, **ours),
+        final("jsb", "avf", "paper", choices, 540.0, **papers),
+        final("jsb", "baseline", "paper", choices, 540.0, **papers),
+        final("jsb", "residual", "best", choices, 540.0, **ours),
+        final("jsb", "baseline", "best", choices, 540.0, **ours),
+    ]
+
+
+def third_call(choices: dict[str, Any]) -> list[Cell]:
+    """Piano-midi.de, four seeds of our best a, b, c; then K=5 on JSB for the time that is left.
+
+    Expected: Piano has 6 updates an epoch: 600 epochs of 14 ms (AVF, 4 seeds) = 50 s, the others
+    20 s each, and as much again for validations of songs of up to 4,000 steps, every 20 epochs.
+    K=5 on JSB, 8 seeds: about 70 ms an update (0.91 / 0.33 of K=1), 1 s an epoch: what comes
+    within the limit, at best some 300 epochs.
+    """
+    long = {"num_epochs": 600, "patience_epochs": 160, "epochs_per_validation": 20}
+    # Songs of the other sets are long enough for any window.
+    cells = [final("piano", method, "best", choices, 420.0, **long) for method in SEARCHED]
+    five = {"num_epochs": 400, "patience_epochs": 100, "epochs_per_validation": 10}
+    return [final("jsb", "avf-5", "best", choices, 440.0, **five), *cells]
+
+
+PLANS = {"tiny": tiny, "call-1": first_call, "call-2": second_call, "call-3": third_call}
+
+
+def chosen(folders: Sequence[Path]) -> dict[str, Any]:
+    """For each method the point with the lowest validation score, and how all points did.
+
+    `folders` are those of search cells, as `study.py` wrote them.
+    """
+    found: dict[str, Any] = {}
+    for folder in sorted(folders):
+        record = json.loads((folder / "cell.json").read_text())
+        method, num_steps = record["name"].removeprefix("search-").split("-", 1)[1].rsplit("-", 1)
+        points = found.setdefault(method, {"points": []})["points"]
+        for point, member in zip(POINTS[int(num_steps)], record["members"], strict=False):
+            changes = {**point, "schedule.num_steps": int(num_steps)}
+            points.append({"changes": changes, "valid": member["valid"], "epoch": member["epoch"]})
+    for each in found.values():
+        best_point = min(each["points"], key=lambda point: point["valid"])
+        each.update(best_point)
+    return found
