@@ -2,6 +2,7 @@
 
 `VARFILTER_DATA=carry python benchmarks/study.py call-1 --out study --archive $OUT/study.tgz`
 `python benchmarks/study.py choose FOLDER ... --json choices.json`
+`python benchmarks/study.py document`, which puts the table of `results/` into the documents
 
 The plans are in `study_plans.py`. Each cell is a process, in which its members are one program; it
 has in OUT a folder with `cell.json`, and for each member `run.json`, `metrics.jsonl.gz` and
@@ -32,12 +33,15 @@ SCORING = 75.0
 # How often the archive is written, and the files of a cell in training.
 BETWEEN = 20.0
 MPS = Path("/tmp/varfilter-mps")
+ROOT = Path(__file__).parent.parent
+# Around the table in the documents.
+MARKS = ("<!-- table 3 -->", "<!-- end of table 3 -->")
 
 
 def main() -> None:
     """Run a plan, or one cell of it, or choose by a search."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("plan", choices=(*PLANS, "choose"))
+    parser.add_argument("plan", choices=(*PLANS, "choose", "document"))
     parser.add_argument("folders", type=Path, nargs="*", help="choose: cells of searches")
     parser.add_argument("--json", type=Path, help="choose: where to write what was chosen")
     parser.add_argument("--choices", type=Path, help="what `choose` wrote, for the plans after it")
@@ -53,6 +57,9 @@ def main() -> None:
     given = parser.parse_args()
     if given.plan == "choose":
         choose(given.folders, given.json)
+        return
+    if given.plan == "document":
+        document()
         return
     choices = json.loads(given.choices.read_text()) if given.choices else {}
     cells = PLANS[given.plan](choices)
@@ -72,6 +79,18 @@ def choose(folders: Sequence[Path], out: Path | None) -> None:
             print(f"{method:9} {point['valid']:.4f} at epoch {point['epoch']:<4.4g} {settings}")
     if out is not None:
         out.write_text(json.dumps(choices, indent=1) + "\n")
+
+
+def document() -> None:
+    """Write the table of `results/table-3` between its marks in `docs/paper.md`."""
+    from varfilter.report.study import read_cells, study_markdown
+
+    page = ROOT / "docs" / "paper.md"
+    before, rest = page.read_text(encoding="utf-8").split(f"{MARKS[0]}\n")
+    after = rest.split(f"{MARKS[1]}\n")[1]
+    table = study_markdown(read_cells(ROOT / "results" / "table-3"))
+    text = f"{before}{MARKS[0]}\n\n{table}\n{MARKS[1]}\n{after}"
+    page.write_text(text, encoding="utf-8")
 
 
 def run_plan(cells: Sequence[Cell], given: argparse.Namespace) -> None:

@@ -82,7 +82,7 @@ def test_a_table_is_an_experiment_too(tmp_path, monkeypatch):
     code, out, _ = command("train", "readings.csv", "--help")
     assert code == 0
     assert "--data.sequence" in out
-    assert "--schedule.* (11)" in out
+    assert "--schedule.* (12)" in out
 
 
 def test_a_folder_of_recordings_is_trained_as_the_papers_of_its_kind(tmp_path):

@@ -22,7 +22,7 @@ NUM_EPOCHS, PER_EPOCH = 5, 2
 # Of the second run, all numbers that may be others; the third learns nothing, and is given up.
 CHANGES = (
     {},
-    {"annealing_epochs": 2, "annealing_power": 1.0, "hidden_elements": 0.3},
+    {"annealing_epochs": 2, "annealing_power": 1.0, "hidden_elements": 0.3, "semitones": 3},
     {"patience_epochs": 1},
 )
 RATES = (1e-2, 3e-3, 1e-30)
@@ -40,7 +40,9 @@ def experiments(base):
             dataclasses.replace(
                 base,
                 seed=seed,
-                optimizer=dataclasses.replace(base.optimizer, theta=adam, phi=adam),
+                optimizer=dataclasses.replace(
+                    base.optimizer, theta=adam, phi=adam, dropout=0.1 * (seed + 1)
+                ),
                 schedule=dataclasses.replace(schedule, **changes),
             )
         )

@@ -1,12 +1,17 @@
 """Transposition: the same intervals, other keys, and every note on the keyboard."""
 
+import dataclasses
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from refusals import refuses
+from tiny_runs import tiny
 from varfilter.data.batches import Batch
+from varfilter.experiments import Optimizers, Schedule
 from varfilter.training import Transposition
 
 
@@ -51,3 +56,17 @@ def test_none_is_the_identity(semitones):
 
 def test_a_range_must_not_be_negative():
     refuses(lambda: Transposition(-1), ValueError, "`semitones`", "-1")
+
+
+def test_only_music_is_moved_to_other_keys(tmp_path):
+    for medium in ("music", "sound"):
+        experiment, dataset = tiny(medium, tmp_path)
+        schedule = dataclasses.replace(experiment.schedule, semitones=2)
+        experiment = dataclasses.replace(experiment, schedule=schedule)
+        if medium == "music":
+            experiment.build(dataset)
+        else:
+            build = functools.partial(experiment.build, dataset)
+            refuses(build, ValueError, "`schedule.semitones`", "music")
+    refuses(lambda: Schedule(semitones=-1), ValueError, "`schedule.semitones`", "-1")
+    refuses(lambda: Optimizers(dropout=1.0), ValueError, "`dropout`", "1.0")

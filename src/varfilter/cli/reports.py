@@ -175,6 +175,7 @@ class Reproduce(Command):
       varfilter reproduce table-3
       varfilter reproduce table-1 --at-hand --max-updates 20
       varfilter reproduce figure-4 --out paper --runs runs
+      varfilter reproduce table-3 --from-results results/table-3
     """
 
     what: Annotated[
@@ -194,8 +195,13 @@ class Reproduce(Command):
     at_hand: bool = False
     """Take free data (timit-sample, weizmann) where the paper's are not here."""
 
+    from_results: Annotated[Path | None, named("DIR")] = None
+    """table-3: train nothing; several seeds of each method, from the kept scores of a study."""
+
     def __call__(self) -> int:
         """Run; returns the exit code."""
+        if self.from_results is not None:
+            return self._from_results(self.from_results)
         smaller = "Give another machine: the sizes are the paper's."
         # Before anything is imported that takes its time.
         with Stopping() as stopping, refusals(smaller, self.flags) as refused:
@@ -218,6 +224,24 @@ class Reproduce(Command):
                 return STOPPED
             numbers = json.loads(page.with_suffix(".json").read_text(encoding="utf-8"))
             say("", numbers["title"], "", *terminal_table(numbers), "", f"page: {page.resolve()}")
+        return refused.code
+
+    def _from_results(self, folder: Path) -> int:
+        with refusals(options=self.flags) as refused:
+            from varfilter.report.study import read_cells, study_markdown, study_numbers
+            from varfilter.runs.folder import write_whole
+
+            if self.what != "table-3":
+                raise ValueError(
+                    f"`--from-results` is for table-3, of which there is a study; got {self.what}."
+                )
+            cells = read_cells(folder)
+            table = study_markdown(cells)
+            self.out.mkdir(parents=True, exist_ok=True)
+            write_whole(self.out / "table-3-study.md", table)
+            numbers = json.dumps(study_numbers(cells), indent=1) + "\n"
+            write_whole(self.out / "table-3-study.json", numbers)
+            say(*table.splitlines(), "", f"table: {(self.out / 'table-3-study.md').resolve()}")
         return refused.code
 
     def command(self) -> str:

@@ -89,7 +89,7 @@ class Experiment:
 
         Learners that `can_be_stacked` have the numbers of their optimizers as arrays.
         """
-        if self.schedule.semitones and medium_of(dataset).name != "music":
+        if self.schedule.semitones and not medium_of(dataset).has_keys:
             raise ValueError(
                 f"`schedule.semitones` is {self.schedule.semitones}, but {dataset.name!r} is no"
                 " music: only piano rolls can be moved to another key. Give 0."

@@ -103,6 +103,7 @@ class AbstractMedium(ABC):
       prediction, and a trained run filters new data with `num_particles` trajectories: as many as
       the time of a step allows (`benchmarks/applied_cost.py`), and a step of video is large.
     - `inputs` says what `varfilter filter` takes, and `ones` what people call elements that are 1.
+    - `has_keys`: elements are pitches in order, so that a sequence can be moved to another key.
     """
 
     name: ClassVar[str]
@@ -117,6 +118,7 @@ class AbstractMedium(ABC):
     num_particles: ClassVar[int] = 64
     inputs: ClassVar[str] = "a .npy file of rows like those of the data"
     ones: ClassVar[str] = "ones"
+    has_keys: ClassVar[bool] = False
     gallery: ClassVar[Gallery] = Gallery()
     inspection: ClassVar[Inspection] = Inspection()
     has_reconstructions: ClassVar[bool] = True

@@ -56,6 +56,7 @@ class MusicMedium(AbstractMedium):
     num_particles = 16
     inputs = "a MIDI file, a folder of them, or rolls (.pickle, .mat, .npz)"
     ones = "notes"
+    has_keys = True
     inspection = Inspection(num_sequences=8)
     caption = (
         "Notes (dark: they sound), their predicted probabilities before each step was heard, the"

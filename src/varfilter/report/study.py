@@ -1,0 +1,202 @@
+"""A study of several seeds and methods: what its kept scores say, with errors that are honest.
+
+A cell is one method on one data set by one protocol: a folder with `cell.json`, and one for each
+seed with the scores of every song of the test part (`benchmarks/study.py` writes them). A mean over
+seeds has two errors, and neither holds the other: over seeds, what another training would give;
+over songs, what other songs would. Methods are compared on the same songs, whose difficulty then
+drops out of the difference.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from varfilter.experiments.paper import MUSIC
+
+METHODS = {
+    "baseline": "(a) baseline",
+    "residual": "(b) baseline of Fraccaro et al.",
+    "avf": "(c) AVF, K=1",
+    "avf-5": "(d) AVF, K=5",
+    "descent": "(e) gradient descent",
+}
+PROTOCOLS = {"paper": "the paper's", "best": "our best"}
+# The paper's text has it for K=5 on JSB; printed 6.77, and this of the steps that were scored.
+FIVE = {"jsb": 6.90}
+HEAD = ("data", "protocol", "method", "seeds", "test", "over seeds", "over songs",
+        "minus (a)", "over seeds", "over songs", "paper, corrected")  # fmt: skip
+ABOUT = (
+    "Test part, nats per scored step with equal weight per song, lower is better: the mean over"
+    " seeds, and its standard errors over seeds and over songs. The difference from (a) by the same"
+    " protocol is of the same songs, and its error over songs is that of the paired differences."
+)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The scores of one method on one data set: nats per step, a row for each seed.
+
+    `epochs` are those of each seed's best by validation, and `stopped` says why each ended.
+    """
+
+    data: str
+    method: str
+    protocol: str
+    songs: tuple[int, ...]
+    nats: np.ndarray
+    epochs: tuple[float, ...]
+    stopped: tuple[str, ...]
+
+    @property
+    def mean(self) -> float:
+        """The mean over seeds and songs."""
+        return float(np.mean(self.nats))
+
+    @property
+    def seed_error(self) -> float | None:
+        """The standard error of the mean over seeds; None for a single one."""
+        return _error(np.mean(self.nats, axis=1))
+
+    @property
+    def song_error(self) -> float | None:
+        """The standard error of the mean over songs."""
+        return _error(np.mean(self.nats, axis=0))
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How much higher one cell is than another on the same songs, with its errors."""
+
+    mean: float
+    seed_error: float | None
+    song_error: float | None
+
+
+def difference(cell: Cell, other: Cell) -> Difference:
+    """`cell` minus `other`, paired by song; seeds are independent, whatever their numbers."""
+    if cell.songs != other.songs:
+        raise ValueError(
+            f"The cells {cell.method!r} and {other.method!r} of {cell.data!r} have scores of"
+            " different songs, so that they cannot be compared song by song. Score both anew."
+        )
+    by_song = np.mean(cell.nats, axis=0) - np.mean(other.nats, axis=0)
+    errors = cell.seed_error, other.seed_error
+    # Var[mean a - mean b] = Var[mean a] + Var[mean b]
+    seed_error = None if None in errors else float(np.hypot(*np.asarray(errors, float)))
+    return Difference(float(np.mean(by_song)), seed_error, _error(by_song))
+
+
+def read_cells(folder: str | Path) -> list[Cell]:
+    """Read the cells of a study that were scored, in the order of the table."""
+    cells = []
+    for path in Path(folder).glob("*/cell.json"):
+        record = json.loads(path.read_text(encoding="utf-8"))
+        files = [path.parent / member["folder"] / "test.json" for member in record["members"]]
+        if record["part"] == "test" and all(file.exists() for file in files):
+            cells.append(_cell(record, [json.loads(file.read_text()) for file in files]))
+    if not cells:
+        raise ValueError(
+            f"{str(folder)!r} has no cell of a study that was scored: folders with a cell.json and"
+            " a test.json for each seed. `benchmarks/study.py` makes them."
+        )
+    order = [list(each) for each in (MUSIC, PROTOCOLS, METHODS)]
+    return sorted(
+        cells,
+        key=lambda c: (
+            order[0].index(c.data),
+            order[1].index(c.protocol),
+            order[2].index(c.method),
+        ),
+    )
+
+
+def study_numbers(cells: Sequence[Cell]) -> list[dict[str, Any]]:
+    """A row of the table for each cell, as plain JSON."""
+    rows = []
+    baselines = {(c.data, c.protocol): c for c in cells if c.method == "baseline"}
+    for cell in cells:
+        baseline = baselines.get((cell.data, cell.protocol))
+        gap = None if baseline is None or baseline is cell else difference(cell, baseline)
+        rows.append(
+            {
+                "data": cell.data,
+                "protocol": cell.protocol,
+                "method": cell.method,
+                "num_seeds": len(cell.nats),
+                "num_songs": len(cell.songs),
+                "nats": cell.mean,
+                "seed_error": cell.seed_error,
+                "song_error": cell.song_error,
+                "difference": None if gap is None else vars(gap),
+                "published": _published(cell),
+                "best_epochs": list(cell.epochs),
+                "was_cut": any(reason == "time was up" for reason in cell.stopped),
+            }
+        )
+    return rows
+
+
+def study_markdown(cells: Sequence[Cell]) -> str:
+    """The table as Markdown, with what is to be said of it below."""
+    numbers = study_numbers(cells)
+    rows = [HEAD, ["---"] * 3 + ["---:"] * (len(HEAD) - 3), *map(_row, numbers)]
+    lines = ["| " + " | ".join(row) + " |" for row in rows]
+    about = ABOUT
+    if any(row["was_cut"] for row in numbers):
+        about += " Where a star stands, time was up before the last epoch, or before patience was."
+    return "\n".join([*lines, "", about]) + "\n"
+
+
+def _row(row: dict[str, Any]) -> list[str]:
+    gap = row["difference"] or {}
+    return [
+        row["data"],
+        PROTOCOLS[row["protocol"]],
+        METHODS[row["method"]],
+        str(row["num_seeds"]),
+        _number(row["nats"]) + ("*" if row["was_cut"] else ""),
+        _number(row["seed_error"]),
+        _number(row["song_error"]),
+        _number(gap.get("mean"), signed=True),
+        _number(gap.get("seed_error")),
+        _number(gap.get("song_error")),
+        "" if row["published"] is None else f"{row['published']:.2f}",
+    ]
+
+
+def _number(value: float | None, *, signed: bool = False) -> str:
+    return "" if value is None else f"{value:{'+' if signed else ''}.3f}"
+
+
+def _cell(record: dict[str, Any], scores: list[dict[str, Any]]) -> Cell:
+    _, data, rest = record["name"].split("-", 2)
+    method, _, protocol = rest.rpartition("-")
+    songs = {tuple(each["songs"]) for each in scores}
+    if len(songs) > 1:
+        raise ValueError(f"The seeds of {record['name']!r} have scores of different songs.")
+    return Cell(
+        data,
+        method,
+        protocol,
+        songs.pop(),
+        np.asarray([each["nats_by_song"] for each in scores], np.float64),
+        tuple(member["epoch"] for member in record["members"]),
+        tuple(member["stopped"] for member in record["members"]),
+    )
+
+
+def _published(cell: Cell) -> float | None:
+    """The paper's number for the cell, of the steps that were scored."""
+    if cell.method == "avf-5":
+        return FIVE.get(cell.data)
+    _, baseline, avf = MUSIC[cell.data]
+    return {"baseline": baseline[1], "avf": avf[1]}.get(cell.method)
+
+
+def _error(values: np.ndarray) -> float | None:
+    """The standard error of the mean of independent values."""
+    return float(np.std(values, ddof=1) / len(values) ** 0.5) if len(values) > 1 else None

@@ -1,0 +1,104 @@
+"""The numbers of the documents are those of the files in `results/`."""
+
+import gzip
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from commands import refuse, succeed
+from studies import drawn, write_cell
+from varfilter.report.study import read_cells, study_markdown
+
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "results"
+PAGE = (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")
+TEXT = " ".join(PAGE.split())
+
+
+def scores_of(name):
+    """The scores of a run's test part."""
+    return json.loads((RESULTS / name / "test.json").read_text(encoding="utf-8"))
+
+
+def nats(name):
+    return f"{scores_of(name)['nats']:.2f}"
+
+
+def with_error(name):
+    return f"{nats(name)} ({scores_of(name)['standard_error']:.2f})"
+
+
+def commands():
+    """The folder of each command that makes a run, as the README of the results has them."""
+    rows = re.findall(
+        r"^\| `([\w-]+)` \| `(.*?)`", (RESULTS / "README.md").read_text(encoding="utf-8"), re.M
+    )
+    return {command: folder for folder, command in rows}
+
+
+def test_the_table_of_single_runs_has_the_numbers_of_their_files():
+    pattern = r"^\| .*\(`(varfilter train .*?)`\) \| " + r"([\d.]+) \| " * 4 + r"([\d.]+) \|"
+    rows = re.findall(pattern, PAGE, re.M)
+    assert len(rows) == 2
+    for command, *numbers in rows:
+        scores = scores_of(commands()[command])
+        ours = [scores[name] for name in ("nats", "standard_error", "nats_as_published")]
+        assert numbers[:3] == [f"{number:.2f}" for number in ours]
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("srnn-jsb-avf-seed-1", "another seed of AVF has {with_error}"),
+        ("srnn-nottingham-baseline", "the baseline has {with_error} and AVF"),
+        ("srnn-nottingham-avf", "and AVF {with_error}; the paper's"),
+        ("srnn-jsb-avf-annealed", "one draw of z it had {nats}."),
+        ("srnn-jsb-avf-one-draw", "the test part has {nats}."),
+    ],
+)
+def test_a_sentence_has_the_number_of_its_file(name, sentence):
+    assert sentence.format(with_error=with_error(name), nats=nats(name)) in TEXT
+
+
+def test_runs_are_on_record_with_what_made_them():
+    for folder in RESULTS.glob("**/run.json"):
+        record = json.loads(folder.read_text(encoding="utf-8"))
+        assert record["data"]["sha256"]
+        assert record["device"]
+        lines = gzip.decompress((folder.parent / "metrics.jsonl.gz").read_bytes()).splitlines()
+        best = min(lines, key=lambda line: json.loads(line)["valid"]["nats"])
+        path = folder.parent / "test.json"
+        # The first runs that were kept have no step in their scores.
+        step = json.loads(path.read_text()).get("step") if path.exists() else None
+        assert step in (None, json.loads(best)["step"])
+
+
+def test_table_3_is_that_of_its_files():
+    block = PAGE.split("<!-- table 3 -->")[1].split("<!-- end of table 3 -->")[0].strip()
+    folder = RESULTS / "table-3"
+    want = study_markdown(read_cells(folder)).strip() if folder.exists() else ""
+    assert block == want, "Run `python benchmarks/study.py document`."
+    for path in folder.glob("*/cell.json"):
+        record = json.loads(path.read_text(encoding="utf-8"))
+        # A whole revision without a plus: of a tree in which nothing was changed.
+        assert re.fullmatch(r"[0-9a-f]{40}", record["revision"]), path
+        assert record["command"].startswith("python benchmarks/study.py ")
+
+
+def test_the_command_makes_the_table_of_a_folder(tmp_path):
+    rng = np.random.default_rng(2)
+    for method, effect in (("baseline", 0.0), ("avf", -0.1)):
+        write_cell(tmp_path / "cells", f"srnn-jsb-{method}-paper", drawn(rng, effect)[:2, :5])
+    words = ("reproduce", "table-3", "--out", str(tmp_path), "--from-results")
+    out = succeed(*words, str(tmp_path / "cells")).out
+    table = study_markdown(read_cells(tmp_path / "cells"))
+    assert table in out
+    assert "| 7.10 |" in table
+    assert (tmp_path / "table-3-study.md").read_text() == table
+    rows = json.loads((tmp_path / "table-3-study.json").read_text())
+    assert [row["num_seeds"] for row in rows] == [2, 2]
+    words = ("reproduce", "table-1", "--out", str(tmp_path), "--from-results", str(tmp_path))
+    assert "--from-results" in refuse(*words)
