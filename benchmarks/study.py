@@ -8,7 +8,7 @@ The plans are in `study_plans.py`. Each cell is a process, in which its members 
 has in OUT a folder with `cell.json`, and for each member `run.json`, `metrics.jsonl.gz` and
 `test.json` (the test part scored once with the best by validation, with the score of every song).
 The archive holds all of them, and is written anew as they come: a call that is cut short leaves
-what it had. A cell trains until its end or its seconds, whichever is first, and is scored then.
+what it had. A cell trains to its end or until time is up, whichever is first, and is then scored.
 """
 
 import argparse
@@ -16,6 +16,7 @@ import contextlib
 import gzip
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -76,9 +77,16 @@ def choose(folders: Sequence[Path], out: Path | None) -> None:
     for method, found in choices.items():
         for point in sorted(found["points"], key=lambda each: each["valid"]):
             settings = ", ".join(f"{name} {value:g}" for name, value in point["changes"].items())
-            print(f"{method:9} {point['valid']:.4f} at epoch {point['epoch']:<4.4g} {settings}")
+            last = point["curve"][-1]
+            print(
+                f"{method:9} {point['valid']:.4f} at epoch {point['epoch']:<4.4g}"
+                f" (last {last[1]:.4f} at {last[0]:.4g}) {settings}"
+            )
     if out is not None:
-        out.write_text(json.dumps(choices, indent=1) + "\n")
+        # A curve is one line.
+        text = json.dumps(choices, indent=1)
+        text = re.sub(r"\[\s+([\d.]+),\s+([\d.]+)\s+\](,?)\s+", r"[\1, \2]\3 ", text)
+        out.write_text(text + "\n")
 
 
 def document() -> None:
@@ -111,8 +119,7 @@ def run_plan(cells: Sequence[Cell], given: argparse.Namespace) -> None:
         while waiting and len(running) < given.parallel:
             cell = waiting.pop(0)
             kept_back = SCORING if cell.part is not None else BETWEEN
-            until = min(time.time() + cell.seconds, end - kept_back)
-            options = ["--cell", cell.name, "--until", f"{until:.3f}"]
+            options = ["--cell", cell.name, "--until", f"{end - kept_back:.3f}"]
             command = [sys.executable, *sys.argv, *options]
             running[cell.name] = subprocess.Popen(command, env=environment)
         time.sleep(0.5)
