@@ -1,6 +1,6 @@
 """Table 3 as a study: the cells of a plan in training side by side on one device.
 
-`VARFILTER_DATA=carry python benchmarks/study.py call-1 --out study --archive $OUT/study.tgz`
+`VARFILTER_DATA=carry python benchmarks/study.py search-1 --out study --archive $OUT/study.tgz`
 `python benchmarks/study.py choose FOLDER ... --json choices.json`
 `python benchmarks/study.py document`, which puts the table of `results/` into the documents
 
@@ -52,7 +52,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=570.0, help="for all of the plan")
     parser.add_argument("--only", nargs="*", help="names of cells; all of them")
     parser.add_argument("--parallel", type=int, default=8, help="how many cells at once")
-    parser.add_argument("--revision", help="of the sources, where they are no checkout")
+    parser.add_argument("--revision", help="of the sources, where they are a copy of a checkout")
     parser.add_argument("--cell", help="train this one, here; the others are not looked at")
     parser.add_argument("--until", type=float, help="with --cell: when training must end")
     given = parser.parse_args()
@@ -234,7 +234,7 @@ class Training:
         for place, run, reason in zip(self.cell.folders, self.runs, self.reasons, strict=True):
             folder = self.folder / place
             folder.mkdir(parents=True, exist_ok=True)
-            record = run.record | {"revision": run.record["revision"] or self.given.revision}
+            record = run.record | {"revision": self.given.revision or run.record["revision"]}
             (folder / "run.json").write_text(json.dumps(record, indent=1) + "\n")
             lines = run.metrics()
             text = "".join(json.dumps(line) + "\n" for line in lines)
@@ -256,7 +256,7 @@ class Training:
             "part": self.cell.part,
             "plan": self.given.plan,
             "command": shlex.join(["python", *sys.argv[: sys.argv.index("--cell")]]),
-            "revision": self.runs[0].record["revision"] or self.given.revision,
+            "revision": self.given.revision or self.runs[0].record["revision"],
             "device": self.runs[0].record["device"],
             "seconds": round(time.time() - self.begin, 1),
             "members": members,
