@@ -2,6 +2,7 @@
 
 `VARFILTER_DATA=carry python benchmarks/study.py search-1 --out study --archive $OUT/study.tgz`
 `python benchmarks/study.py choose FOLDER ... --json choices.json`
+`python benchmarks/study.py keep FOLDER ...`, which copies scored cells to `results/table-3`
 `python benchmarks/study.py document`, which puts the table of `results/` into the documents
 
 The plans are in `study_plans.py`. Each cell is a process, in which its members are one program; it
@@ -18,6 +19,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -42,8 +44,8 @@ MARKS = ("<!-- table 3 -->", "<!-- end of table 3 -->")
 def main() -> None:
     """Run a plan, or one cell of it, or choose by a search."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("plan", choices=(*PLANS, "choose", "document"))
-    parser.add_argument("folders", type=Path, nargs="*", help="choose: cells of searches")
+    parser.add_argument("plan", choices=(*PLANS, "choose", "keep", "document"))
+    parser.add_argument("folders", type=Path, nargs="*", help="choose, keep: cells")
     parser.add_argument("--json", type=Path, help="choose: where to write what was chosen")
     parser.add_argument("--choices", type=Path, help="what `choose` wrote, for the plans after it")
     parser.add_argument("--out", type=Path, default=Path("study"))
@@ -58,6 +60,10 @@ def main() -> None:
     given = parser.parse_args()
     if given.plan == "choose":
         choose(given.folders, given.json)
+        return
+    if given.plan == "keep":
+        for folder in given.folders:
+            keep(folder)
         return
     if given.plan == "document":
         document()
@@ -75,6 +81,7 @@ def choose(folders: Sequence[Path], out: Path | None) -> None:
     """Print how each point of the searches did, and write the best of each method."""
     choices = chosen(folders)
     for method, found in choices.items():
+        print(f"{method}: {found['valid']:.4f} by {found['changes']}")
         for point in sorted(found["points"], key=lambda each: each["valid"]):
             settings = ", ".join(f"{name} {value:g}" for name, value in point["changes"].items())
             last = point["curve"][-1]
@@ -87,6 +94,24 @@ def choose(folders: Sequence[Path], out: Path | None) -> None:
         text = json.dumps(choices, indent=1)
         text = re.sub(r"\[\s+([\d.]+),\s+([\d.]+)\s+\](,?)\s+", r"[\1, \2]\3 ", text)
         out.write_text(text + "\n")
+
+
+def keep(folder: Path) -> None:
+    """Copy a cell that was scored to the results, with the revision that its command was given.
+
+    Where a copy of the sources lies in another checkout, the record has the revision of that.
+    """
+    record = json.loads((folder / "cell.json").read_text())
+    words = shlex.split(record["command"])
+    kept = ROOT / "results" / "table-3" / record["name"]
+    shutil.rmtree(kept, ignore_errors=True)
+    shutil.copytree(folder, kept)
+    if "--revision" in words:
+        for path in (kept / "cell.json", *kept.glob("*/run.json")):
+            known = json.loads(path.read_text())
+            known["revision"] = words[words.index("--revision") + 1]
+            path.write_text(json.dumps(known, indent=1) + "\n")
+    print(f"results/table-3/{kept.name}")
 
 
 def document() -> None:

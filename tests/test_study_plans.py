@@ -56,12 +56,13 @@ def test_methods_are_given_the_same_search(plans):
         for method in plans.SEARCHED
     }
     counts = [len(members) for members in by_method.values()]
-    assert counts == [len(plans.POINTS) + len(plans.MORE_POINTS)] * 3
+    assert counts == [len(plans.POINTS) + 2 * len(plans.MORE_POINTS)] * 3
     for members in zip(*by_method.values(), strict=True):
         for other in members[1:]:
             found = {name.split(".")[0] for name in differences(members[0], other)}
             assert found == {"name", "filter"}
-        assert {member.seed for member in members} == {plans.SEARCH_SEED}
+        (seed,) = {member.seed for member in members}
+        assert seed >= plans.SEARCH_SEED > max(plans.SEEDS.values())
 
 
 def test_cells_have_what_was_chosen_and_the_papers_have_the_papers(plans, choices):
@@ -105,7 +106,7 @@ def test_the_lowest_validation_is_chosen(plans, tmp_path):
         (tmp_path / cell.name / "cell.json").write_text(json.dumps(record))
     found = plans.chosen(sorted(tmp_path.iterdir()))["avf"]
     assert found["changes"] == {plans.RATE: 6e-4, plans.DROPOUT: 0.5, plans.LENGTH: 40}
-    assert (found["valid"], found["epoch"]) == (6.1, 2.0)
+    assert found["valid"] == 6.1
     assert len(found["points"]) == len(plans.POINTS)
     # What was chosen makes the experiment that was searched, but for its seed and length.
     again = plans.best("jsb", "avf", found["changes"])
