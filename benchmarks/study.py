@@ -37,6 +37,7 @@ SCORING = 75.0
 BETWEEN = 20.0
 MPS = Path("/tmp/varfilter-mps")
 ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "results" / "table-3"
 # Around the table in the documents.
 MARKS = ("<!-- table 3 -->", "<!-- end of table 3 -->")
 
@@ -46,6 +47,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("plan", choices=(*PLANS, "choose", "keep", "document"))
     parser.add_argument("folders", type=Path, nargs="*", help="choose, keep: cells")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="keep: the folder to copy to")
     parser.add_argument("--json", type=Path, help="choose: where to write what was chosen")
     parser.add_argument("--choices", type=Path, help="what `choose` wrote, for the plans after it")
     parser.add_argument("--out", type=Path, default=Path("study"))
@@ -63,7 +65,7 @@ def main() -> None:
         return
     if given.plan == "keep":
         for folder in given.folders:
-            keep(folder)
+            keep(folder, given.results)
         return
     if given.plan == "document":
         document()
@@ -96,14 +98,14 @@ def choose(folders: Sequence[Path], out: Path | None) -> None:
         out.write_text(text + "\n")
 
 
-def keep(folder: Path) -> None:
+def keep(folder: Path, results: Path) -> None:
     """Copy a cell that was scored to the results, with the revision that its command was given.
 
     Where a copy of the sources lies in another checkout, the record has the revision of that.
     """
     record = json.loads((folder / "cell.json").read_text())
     words = shlex.split(record["command"])
-    kept = ROOT / "results" / "table-3" / record["name"]
+    kept = results / record["name"]
     shutil.rmtree(kept, ignore_errors=True)
     shutil.copytree(folder, kept)
     if "--revision" in words:
@@ -111,7 +113,7 @@ def keep(folder: Path) -> None:
             known = json.loads(path.read_text())
             known["revision"] = words[words.index("--revision") + 1]
             path.write_text(json.dumps(known, indent=1) + "\n")
-    print(f"results/table-3/{kept.name}")
+    print(kept)
 
 
 def document() -> None:
@@ -121,7 +123,7 @@ def document() -> None:
     page = ROOT / "docs" / "paper.md"
     before, rest = page.read_text(encoding="utf-8").split(f"{MARKS[0]}\n")
     after = rest.split(f"{MARKS[1]}\n")[1]
-    table = study_markdown(read_cells(ROOT / "results" / "table-3"))
+    table = study_markdown(read_cells(RESULTS))
     text = f"{before}{MARKS[0]}\n\n{table}\n{MARKS[1]}\n{after}"
     page.write_text(text, encoding="utf-8")
 
