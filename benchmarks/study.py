@@ -1,7 +1,8 @@
 """Table 3 as a study: the cells of a plan in training side by side on one device.
 
-`VARFILTER_DATA=carry python benchmarks/study.py call-1 --out study --archive $OUT/study.tgz`
+`VARFILTER_DATA=carry python benchmarks/study.py search-1 --out study --archive $OUT/study.tgz`
 `python benchmarks/study.py choose FOLDER ... --json choices.json`
+`python benchmarks/study.py keep FOLDER ...`, which copies scored cells to `results/table-3`
 `python benchmarks/study.py document`, which puts the table of `results/` into the documents
 
 The plans are in `study_plans.py`. Each cell is a process, in which its members are one program; it
@@ -18,6 +19,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -35,6 +37,7 @@ SCORING = 75.0
 BETWEEN = 20.0
 MPS = Path("/tmp/varfilter-mps")
 ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "results" / "table-3"
 # Around the table in the documents.
 MARKS = ("<!-- table 3 -->", "<!-- end of table 3 -->")
 
@@ -42,8 +45,9 @@ MARKS = ("<!-- table 3 -->", "<!-- end of table 3 -->")
 def main() -> None:
     """Run a plan, or one cell of it, or choose by a search."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("plan", choices=(*PLANS, "choose", "document"))
-    parser.add_argument("folders", type=Path, nargs="*", help="choose: cells of searches")
+    parser.add_argument("plan", choices=(*PLANS, "choose", "keep", "document"))
+    parser.add_argument("folders", type=Path, nargs="*", help="choose, keep: cells")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="keep: the folder to copy to")
     parser.add_argument("--json", type=Path, help="choose: where to write what was chosen")
     parser.add_argument("--choices", type=Path, help="what `choose` wrote, for the plans after it")
     parser.add_argument("--out", type=Path, default=Path("study"))
@@ -52,12 +56,16 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=570.0, help="for all of the plan")
     parser.add_argument("--only", nargs="*", help="names of cells; all of them")
     parser.add_argument("--parallel", type=int, default=8, help="how many cells at once")
-    parser.add_argument("--revision", help="of the sources, where they are no checkout")
+    parser.add_argument("--revision", help="of the sources, where they are a copy of a checkout")
     parser.add_argument("--cell", help="train this one, here; the others are not looked at")
     parser.add_argument("--until", type=float, help="with --cell: when training must end")
     given = parser.parse_args()
     if given.plan == "choose":
         choose(given.folders, given.json)
+        return
+    if given.plan == "keep":
+        for folder in given.folders:
+            keep(folder, given.results)
         return
     if given.plan == "document":
         document()
@@ -75,6 +83,7 @@ def choose(folders: Sequence[Path], out: Path | None) -> None:
     """Print how each point of the searches did, and write the best of each method."""
     choices = chosen(folders)
     for method, found in choices.items():
+        print(f"{method}: {found['valid']:.4f} by {found['changes']}")
         for point in sorted(found["points"], key=lambda each: each["valid"]):
             settings = ", ".join(f"{name} {value:g}" for name, value in point["changes"].items())
             last = point["curve"][-1]
@@ -89,6 +98,24 @@ def choose(folders: Sequence[Path], out: Path | None) -> None:
         out.write_text(text + "\n")
 
 
+def keep(folder: Path, results: Path) -> None:
+    """Copy a cell that was scored to the results, with the revision that its command was given.
+
+    Where a copy of the sources lies in another checkout, the record has the revision of that.
+    """
+    record = json.loads((folder / "cell.json").read_text())
+    words = shlex.split(record["command"])
+    kept = results / record["name"]
+    shutil.rmtree(kept, ignore_errors=True)
+    shutil.copytree(folder, kept)
+    if "--revision" in words:
+        for path in (kept / "cell.json", *kept.glob("*/run.json")):
+            known = json.loads(path.read_text())
+            known["revision"] = words[words.index("--revision") + 1]
+            path.write_text(json.dumps(known, indent=1) + "\n")
+    print(kept)
+
+
 def document() -> None:
     """Write the table of `results/table-3` between its marks in `docs/paper.md`."""
     from varfilter.report.study import read_cells, study_markdown
@@ -96,7 +123,7 @@ def document() -> None:
     page = ROOT / "docs" / "paper.md"
     before, rest = page.read_text(encoding="utf-8").split(f"{MARKS[0]}\n")
     after = rest.split(f"{MARKS[1]}\n")[1]
-    table = study_markdown(read_cells(ROOT / "results" / "table-3"))
+    table = study_markdown(read_cells(RESULTS))
     text = f"{before}{MARKS[0]}\n\n{table}\n{MARKS[1]}\n{after}"
     page.write_text(text, encoding="utf-8")
 
@@ -234,7 +261,7 @@ class Training:
         for place, run, reason in zip(self.cell.folders, self.runs, self.reasons, strict=True):
             folder = self.folder / place
             folder.mkdir(parents=True, exist_ok=True)
-            record = run.record | {"revision": run.record["revision"] or self.given.revision}
+            record = run.record | {"revision": self.given.revision or run.record["revision"]}
             (folder / "run.json").write_text(json.dumps(record, indent=1) + "\n")
             lines = run.metrics()
             text = "".join(json.dumps(line) + "\n" for line in lines)
@@ -256,7 +283,7 @@ class Training:
             "part": self.cell.part,
             "plan": self.given.plan,
             "command": shlex.join(["python", *sys.argv[: sys.argv.index("--cell")]]),
-            "revision": self.runs[0].record["revision"] or self.given.revision,
+            "revision": self.given.revision or self.runs[0].record["revision"],
             "device": self.runs[0].record["device"],
             "seconds": round(time.time() - self.begin, 1),
             "members": members,

@@ -89,6 +89,19 @@ def test_table_3_is_that_of_its_files():
         assert record["command"].startswith("python benchmarks/study.py ")
 
 
+def test_the_first_cells_have_the_numbers_of_their_files():
+    cells = {cell.method: cell for cell in read_cells(RESULTS / "table-3-first")}
+    scores = np.sort(np.mean(cells["avf"].nats, axis=1))
+    good, bad = scores[:4], scores[4:]
+    for sentence in (
+        f"({bad[0]:.2f} to {bad[-1]:.2f} on the test part)",
+        f"the other four have {good[0]:.2f} to {good[-1]:.2f};",
+        f"with a quarter dropped, has {cells['baseline'].mean:.3f} in the mean",
+        f"without dropout, {cells['residual'].mean:.3f} (",
+    ):
+        assert sentence in TEXT
+
+
 def test_the_command_makes_the_table_of_a_folder(tmp_path):
     rng = np.random.default_rng(2)
     for method, effect in (("baseline", 0.0), ("avf", -0.1)):

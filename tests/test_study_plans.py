@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from varfilter.experiments import AVF, Baseline
-from varfilter.experiments.experiment import differences
+from varfilter.experiments.experiment import as_json, differences
 from varfilter.report.study import METHODS, PROTOCOLS
 from varfilter.runs.several import require_one_program
 
@@ -28,13 +28,14 @@ def plans():
 @pytest.fixture
 def choices(plans):
     """Another point for each method, as a search would have chosen."""
-    points = zip(plans.SEARCHED, plans.POINTS[40], strict=False)
-    return {m: {"changes": {**point, "schedule.num_steps": 40}} for m, point in points}
+    return dict(
+        zip(plans.SEARCHED, ({"changes": point} for point in plans.POINTS[10:]), strict=False)
+    )
 
 
 def test_every_cell_is_one_program_with_a_name_of_its_own(plans, choices):
     names = set()
-    for plan in ("call-1", "call-2", "call-3", "rest"):
+    for plan in ("search-1", "search-2", "finals-1", "finals-2", "rest"):
         for cell in plans.PLANS[plan](choices):
             require_one_program(cell.experiments)
             assert len(set(cell.folders)) == len(cell.experiments)
@@ -49,21 +50,25 @@ def test_every_cell_is_one_program_with_a_name_of_its_own(plans, choices):
 
 def test_methods_are_given_the_same_search(plans):
     """They differ in how they infer, and in nothing else; no seed of the table is searched with."""
-    cells = plans.search()
-    for num_steps, points in plans.POINTS.items():
-        own = [cell for cell in cells if cell.name.endswith(f"-{num_steps}")]
-        assert [len(cell.experiments) for cell in own] == [len(points)] * 3
-        for members in zip(*(cell.experiments for cell in own), strict=True):
-            for other in members[1:]:
-                found = {name.split(".")[0] for name in differences(members[0], other)}
-                assert found == {"name", "filter"}
-            assert {member.seed for member in members} == {plans.SEARCH_SEED}
+    cells = [*plans.PLANS["search-1"]({}), *plans.PLANS["search-2"]({})]
+    by_method = {
+        method: [e for cell in cells if f"-jsb-{method}-" in cell.name for e in cell.experiments]
+        for method in plans.SEARCHED
+    }
+    counts = [len(members) for members in by_method.values()]
+    assert counts == [len(plans.POINTS) + 2 * len(plans.MORE_POINTS)] * 3
+    for members in zip(*by_method.values(), strict=True):
+        for other in members[1:]:
+            found = {name.split(".")[0] for name in differences(members[0], other)}
+            assert found == {"name", "filter"}
+        (seed,) = {member.seed for member in members}
+        assert seed >= plans.SEARCH_SEED > max(plans.SEEDS.values())
 
 
 def test_cells_have_what_was_chosen_and_the_papers_have_the_papers(plans, choices):
     by_name = {
         cell.name: cell.experiments[0]
-        for plan in ("call-2", "call-3", "rest")
+        for plan in ("finals-1", "finals-2", "rest")
         for cell in plans.PLANS[plan](choices)
     }
     ours = by_name["srnn-jsb-residual-best"]
@@ -82,23 +87,31 @@ def test_cells_have_what_was_chosen_and_the_papers_have_the_papers(plans, choice
 
 
 def test_the_lowest_validation_is_chosen(plans, tmp_path):
-    scores = {"search-jsb-avf-25": [[7.2, 7.1], [7.3, 7.05]], "search-jsb-avf-40": [[7.0, 7.4]]}
-    for name, curves in scores.items():
+    cells = [cell for cell in plans.PLANS["search-1"]({}) if "-avf-" in cell.name]
+    for cell in cells:
         members = []
-        for number, curve in enumerate(curves):
-            folder = tmp_path / name / f"point-{number}"
-            folder.mkdir(parents=True)
-            lines = [{"epoch": 10.0 * n, "valid": {"nats": nats}} for n, nats in enumerate(curve)]
+        for folder, experiment in zip(cell.folders, cell.experiments, strict=True):
+            place = tmp_path / cell.name / folder
+            place.mkdir(parents=True)
+            # The lowest is that of the highest rate with longer windows and the most dropout.
+            low = 7.0 - experiment.optimizer.dropout - experiment.schedule.num_steps / 100
+            lines = [{"epoch": n, "valid": {"nats": low + 0.1 * (n == 1)}} for n in (1.0, 2.0)]
             text = "".join(json.dumps(line) + "\n" for line in lines)
-            (folder / "metrics.jsonl.gz").write_bytes(gzip.compress(text.encode()))
-            members.append({"folder": folder.name})
+            (place / "metrics.jsonl.gz").write_bytes(gzip.compress(text.encode()))
+            record = {"experiment": as_json(experiment)}
+            (place / "run.json").write_text(json.dumps(record))
+            members.append({"folder": folder})
         record = dict.fromkeys(("command", "revision", "device", "seconds"))
-        record |= {"name": name, "members": members}
-        (tmp_path / name / "cell.json").write_text(json.dumps(record))
+        record |= {"name": cell.name, "members": members}
+        (tmp_path / cell.name / "cell.json").write_text(json.dumps(record))
     found = plans.chosen(sorted(tmp_path.iterdir()))["avf"]
-    assert found["changes"] == {**plans.POINTS[40][0], "schedule.num_steps": 40}
-    assert (found["valid"], found["epoch"]) == (7.0, 0.0)
-    assert len(found["points"]) == 3
+    assert found["changes"] == {plans.RATE: 6e-4, plans.DROPOUT: 0.5, plans.LENGTH: 40}
+    assert found["valid"] == 6.1
+    assert len(found["points"]) == len(plans.POINTS)
+    # What was chosen makes the experiment that was searched, but for its seed and length.
+    again = plans.best("jsb", "avf", found["changes"])
+    known = next(e for cell in cells for e in cell.experiments if e.optimizer == again.optimizer)
+    assert set(differences(again, known)) == set(plans.NOT_SEARCHED) - {"name"}
 
 
 def test_a_setting_that_is_not_there_is_refused(plans):

@@ -13,14 +13,16 @@ import varfilter as vf
 import worlds
 from refusals import refuses
 from varfilter.inference import MLPPosterior
+from varfilter.learning import Dropout
 from varfilter.learning.dropout import dropped
 
 KEY = jax.random.key(3)
+NOW = jnp.zeros((), jnp.int32)
 
 
 def test_weights_are_left_out_as_often_as_said_and_keep_their_mean():
     model = vf.SRNN(8, 3, recurrent_size=40, prior_size=40, decoder_size=40, key=KEY)
-    after = dropped(model, 0.25, jax.random.key(0))
+    after = Dropout(0.25)(model, NOW, jax.random.key(0))
     weight, before = (np.asarray(m.decoder.layers[1].weight) for m in (after, model))
     is_out = weight == 0.0
     # 1,600 draws: the share has a standard deviation of 0.011, of which this is four.
@@ -30,7 +32,7 @@ def test_weights_are_left_out_as_often_as_said_and_keep_their_mean():
     other = np.asarray(after.decoder.layers[0].weight)[:, :40] == 0.0
     assert np.mean(other == is_out) < 0.75
     worlds.assert_same_bits(*(eqx.filter(m, is_vector) for m in (after, model)))
-    assert dropped(model, None, KEY) is model
+    assert dropped(model, None, NOW, KEY) is model
 
 
 def is_vector(leaf):
@@ -57,17 +59,17 @@ def step(filter, learner, model, xs):
 def test_the_gradient_is_that_of_the_thinned_model_in_the_whole_ones_weights(which):
     model = worlds.srnn()
     xs = jnp.asarray(np.stack([worlds.observations(model, 5, seed) for seed in (1, 2)]))
-    thin = dropped(model, 0.3, KEY)
+    thin = Dropout(0.3)(model, NOW, KEY)
     filter, whole = list(learners(model))[which]
     of_thin = step(filter, whole, thin, xs)
-    _, pull_back = eqx.filter_vjp(lambda m: dropped(m, 0.3, KEY), model)
+    _, pull_back = eqx.filter_vjp(lambda m: Dropout(0.3)(m, NOW, KEY), model)
     (want,) = pull_back(of_thin)
-    _, learner = list(learners(model, dropout=0.3))[which]
+    _, learner = list(learners(model, dropout=Dropout(0.3)))[which]
     got = step(filter, learner, model, xs)
     # The same program but for the masks; a - (a - g) of weights of size 1 rounds g at 1e-7.
     assert worlds.relative_distance(got, want) < 1e-5
     assert worlds.relative_distance(got, of_thin) > 0.1
-    _, none = list(learners(model, dropout=0.0))[which]
+    _, none = list(learners(model, dropout=Dropout(0.0)))[which]
     assert (
         worlds.relative_distance(step(filter, none, model, xs), step(filter, whole, model, xs))
         < 1e-6
@@ -76,5 +78,18 @@ def test_the_gradient_is_that_of_the_thinned_model_in_the_whole_ones_weights(whi
 
 def test_a_rate_that_leaves_nothing_is_refused():
     for rate in (1.0, -0.1):
-        call = functools.partial(vf.EndToEnd, theta=optax.sgd(1.0), phi=None, dropout=rate)
-        refuses(call, ValueError, "`dropout` must lie in [0, 1)", f"got {rate}")
+        refuses(
+            functools.partial(Dropout, rate),
+            ValueError,
+            "`dropout` must lie in [0, 1)",
+            f"got {rate}",
+        )
+    refuses(lambda: Dropout(0.1, -1), ValueError, "`num_updates`", "-1")
+
+
+def test_the_rate_rises_from_nothing_and_then_stays():
+    dropout = Dropout(0.2, 10)
+    rates = [float(dropout.rate_at(jnp.asarray(n, jnp.int32))) for n in (0, 5, 10, 99)]
+    assert rates == pytest.approx([0.0, 0.1, 0.2, 0.2])
+    model = worlds.srnn()
+    worlds.assert_same_bits(dropout(model, NOW, KEY), model)

@@ -41,7 +41,11 @@ def experiments(base):
                 base,
                 seed=seed,
                 optimizer=dataclasses.replace(
-                    base.optimizer, theta=adam, phi=adam, dropout=0.1 * (seed + 1)
+                    base.optimizer,
+                    theta=adam,
+                    phi=adam,
+                    dropout=0.1 * (seed + 1),
+                    dropout_epochs=2 * seed,
                 ),
                 schedule=dataclasses.replace(schedule, **changes),
             )

@@ -41,7 +41,7 @@ from varfilter.inference import (
     VRNNPosterior,
 )
 from varfilter.learning import EndToEnd, TimeParallel
-from varfilter.learning.dropout import require_rate
+from varfilter.learning.dropout import Dropout, require_rate
 from varfilter.model import AbstractModel
 from varfilter.models import SRNN, SVG, VRNN
 from varfilter.training.stacking import numbered
@@ -281,9 +281,15 @@ class Optimizers:
     """AVF: steps of phi for each of theta, on slices of the recorded problems."""
     dropout: float = 0.0
     """The chance that a weight of the model is left out of an update (DropConnect)."""
+    dropout_epochs: int = 0
+    """That chance rises from 0 over so many epochs, so that latents come into use first."""
 
     def __post_init__(self):
         require_rate(self.dropout)
+        if self.dropout_epochs < 0:
+            raise ValueError(
+                f"`optimizer.dropout_epochs` must not be negative; got {self.dropout_epochs}."
+            )
 
     def learner(
         self,
@@ -297,9 +303,9 @@ class Optimizers:
         build = functools.partial(Adam.build, can_be_stacked=can_be_stacked)
         theta = build(self.theta, updates_per_epoch)
         # What is None is left out, and another program.
-        dropout = self.dropout if self.dropout > 0.0 else None
-        if can_be_stacked and dropout is not None:
-            dropout = jnp.asarray(dropout, jnp.result_type(float))
+        dropout = None
+        if self.dropout > 0.0:
+            dropout = Dropout(self.dropout, self.dropout_epochs * updates_per_epoch)
         if isinstance(filter, VariationalFilter) and filter.inference.is_local:
             return TimeParallel(
                 theta=theta,

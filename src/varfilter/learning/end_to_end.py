@@ -13,7 +13,7 @@ from varfilter.filtering import Belief, scan_steps, start
 from varfilter.filters.base import AbstractFilter, Carry, Filtered
 from varfilter.filters.variational import VariationalFilter, VariationalInfo
 from varfilter.inference.base import draws_without_gradient, undeclared_families
-from varfilter.learning.dropout import Rate, dropped, require_rate
+from varfilter.learning.dropout import Dropout, dropped
 from varfilter.learning.state import (
     LearnerState,
     Metrics,
@@ -47,13 +47,13 @@ class EndToEnd(eqx.Module):
     cannot be reparameterised (binary columns, counts): where a recurrence sees such elements and
     many are missing, what it learns from them is biased.
 
-    `dropout` is the chance that a weight of the model is left out of an update (`dropped`).
+    `dropout` leaves some of the model's weights out of each update.
     """
 
     theta: optax.GradientTransformation | None
     phi: optax.GradientTransformation | None
     complete: bool = eqx.field(static=True)
-    dropout: Rate | None
+    dropout: Dropout | None
 
     def __init__(
         self,
@@ -61,13 +61,13 @@ class EndToEnd(eqx.Module):
         theta: optax.GradientTransformation | None,
         phi: optax.GradientTransformation | None,
         complete: bool = False,
-        dropout: Rate | None = None,
+        dropout: Dropout | None = None,
     ):
         require_optimizers(theta, phi)
         self.theta = theta
         self.phi = phi
         self.complete = complete
-        self.dropout = require_rate(dropout)
+        self.dropout = dropout
 
     def init(self, model: AbstractModel, filter: AbstractFilter) -> LearnerState:
         """Begin, with fresh optimizers; latents through which no gradient runs are refused."""
@@ -118,7 +118,7 @@ def _update(
 ) -> tuple[LearnerState, Metrics]:
     def loss(modules: tuple[AbstractModel, AbstractFilter]) -> tuple[Float[Array, ""], Any]:
         model, filter = modules
-        model = dropped(model, learner.dropout, key)
+        model = dropped(model, learner.dropout, state.num_updates, key)
         bound, info = filter_batch(model, filter, batch, key, kl_weight, complete=learner.complete)
         return masked_mean(-bound, batch.mask), averages(bound, info, batch.mask)
 

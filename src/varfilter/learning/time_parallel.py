@@ -21,7 +21,7 @@ from varfilter.filtering import FIRST, Belief, scan_steps
 from varfilter.filters.base import AbstractFilter
 from varfilter.filters.variational import VariationalCarry, VariationalFilter
 from varfilter.inference.base import AbstractInference
-from varfilter.learning.dropout import Rate, dropped, require_rate
+from varfilter.learning.dropout import Dropout, dropped
 from varfilter.learning.recurrence import Transition, recurrence_gradient
 from varfilter.learning.state import (
     LearnerState,
@@ -48,14 +48,14 @@ class TimeParallel(eqx.Module):
       recorded problems. φ has to keep up with a moving θ: with 1 it may never catch up, and the
       latent is given up. One for each time step is what the original code makes.
     - `complete`: a promise that no element is missing, so that frames are embedded at once.
-    - `dropout`: the chance that a weight of the model is left out of an update (`dropped`).
+    - `dropout`: leaves some of the model's weights out of each update.
     """
 
     theta: optax.GradientTransformation | None
     phi: optax.GradientTransformation | None
     num_phi_steps: int = eqx.field(static=True)
     complete: bool = eqx.field(static=True)
-    dropout: Rate | None
+    dropout: Dropout | None
 
     def __init__(
         self,
@@ -64,14 +64,14 @@ class TimeParallel(eqx.Module):
         phi: optax.GradientTransformation | None,
         num_phi_steps: int = 8,
         complete: bool = False,
-        dropout: Rate | None = None,
+        dropout: Dropout | None = None,
     ):
         require_optimizers(theta, phi)
         self.theta = theta
         self.phi = phi
         self.num_phi_steps = require_positive("num_phi_steps", num_phi_steps)
         self.complete = complete
-        self.dropout = require_rate(dropout)
+        self.dropout = dropout
 
     def init(self, model: AbstractModel, filter: AbstractFilter) -> LearnerState:
         """Begin, with fresh optimizers; filters that are not local are refused."""
@@ -145,7 +145,9 @@ def _update(
     key: PRNGKeyArray,
     kl_weight: Array,
 ) -> tuple[LearnerState, Metrics]:
-    model, pull_back = eqx.filter_vjp(lambda m: dropped(m, learner.dropout, key), state.model)
+    model, pull_back = eqx.filter_vjp(
+        lambda model: dropped(model, learner.dropout, state.num_updates, key), state.model
+    )
     filter = require_local(state.filter)
     key_filter, key_slices = jax.random.split(key)
     problems, x0, free_energies = record_problems(

@@ -41,6 +41,7 @@ NUMBERS = (
     "seed",
     *(f"optimizer.{which}.{name}" for which in ("theta", "phi") for name in ADAM),
     "optimizer.dropout",
+    "optimizer.dropout_epochs",
     "schedule.num_epochs",
     "schedule.patience_epochs",
     "schedule.annealing_epochs",
