@@ -6,6 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from varfilter._programs.identity import Unknown, name_of, named
 
@@ -19,20 +20,25 @@ def taken_apart(tree: Any) -> tuple[Any, list[Any]]:
     """
     arrays: list[Any] = []
 
-    def structure(node: Any) -> Any:
+    def structure(node: Any, *, is_static: bool = False) -> Any:
         if type(node) in PLAIN:
             return {"plain": node}
+        if is_static and isinstance(node, np.generic):
+            return {"scalar": [str(node.dtype), node.item()]}
+        if is_static and eqx.is_array(node):
+            raise Unknown("an array that is no result")
         if isinstance(node, jax.ShapeDtypeStruct):
             arrays.append(node)
-            return {"array": None}
+            return {"numbers": None}
         if eqx.is_array(node):
-            kind: Any = None
+            key: Any = None
             if jnp.issubdtype(node.dtype, jax.dtypes.prng_key):
-                kind, node = str(jax.random.key_impl(node)), jax.random.key_data(node)
+                key, node = str(jax.random.key_impl(node)), jax.random.key_data(node)
             arrays.append(node)
-            return {"array": kind}
+            return {"numbers": key}
         if type(node) in (tuple, list):
-            return {type(node).__name__: [structure(each) for each in node]}
+            parts = [structure(each, is_static=is_static) for each in node]
+            return {type(node).__name__: parts}
         if type(node) is dict and all(type(name) is str for name in node):
             return {"dict": {name: structure(each) for name, each in node.items()}}
         if (name := name_of(node)) is not None:
@@ -42,8 +48,14 @@ def taken_apart(tree: Any) -> tuple[Any, list[Any]]:
         if isinstance(node, tuple) and hasattr(node, "_fields"):
             return {"named tuple": name, "fields": [structure(each) for each in node]}
         if isinstance(node, eqx.Module):
-            fields = [field.name for field in dataclasses.fields(node) if hasattr(node, field.name)]
-            return {"module": name, "fields": {f: structure(getattr(node, f)) for f in fields}}
+            parts = {
+                field.name: structure(
+                    getattr(node, field.name), is_static=field.metadata.get("static", False)
+                )
+                for field in dataclasses.fields(node)
+                if hasattr(node, field.name)
+            }
+            return {"module": name, "fields": parts}
         raise Unknown(repr(type(node)))
 
     return structure(tree), arrays
@@ -57,10 +69,12 @@ def put_together(structure: Any, arrays: list[Any]) -> Any:
         match node:
             case {"plain": value}:
                 return value
-            case {"array": None}:
+            case {"scalar": [dtype, value]}:
+                return np.dtype(dtype).type(value)
+            case {"numbers": None}:
                 return next(rest)
-            case {"array": kind}:
-                return jax.random.wrap_key_data(next(rest), impl=kind)
+            case {"numbers": key}:
+                return jax.random.wrap_key_data(next(rest), impl=key)
             case {"tuple": parts}:
                 return tuple(tree(each) for each in parts)
             case {"list": parts}:
