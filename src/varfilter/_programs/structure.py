@@ -6,7 +6,6 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from varfilter._programs.identity import Unknown, name_of, named
 
@@ -23,8 +22,6 @@ def taken_apart(tree: Any) -> tuple[Any, list[Any]]:
     def structure(node: Any, *, is_static: bool = False) -> Any:
         if type(node) in PLAIN:
             return {"plain": node}
-        if is_static and isinstance(node, np.generic):
-            return {"scalar": [str(node.dtype), node.item()]}
         if is_static and eqx.is_array(node):
             raise Unknown("an array that is no result")
         if isinstance(node, jax.ShapeDtypeStruct):
@@ -69,8 +66,6 @@ def put_together(structure: Any, arrays: list[Any]) -> Any:
         match node:
             case {"plain": value}:
                 return value
-            case {"scalar": [dtype, value]}:
-                return np.dtype(dtype).type(value)
             case {"numbers": None}:
                 return next(rest)
             case {"numbers": key}:
