@@ -29,8 +29,9 @@ class kept_jit(Generic[P, T]):
     """`eqx.filter_jit`, with programs that a later process finds in the folder of `PROGRAMS`.
 
     Without such a folder, which the commands name, it is `eqx.filter_jit`; and so it is wherever a
-    program cannot be kept: inside of another, on several processes, for classes and functions of
-    a user's own, or where anything at all goes wrong with the file.
+    program cannot be kept: inside of another, on several processes, on other devices than the
+    processor, for classes and functions of a user's own, or where anything at all goes wrong with
+    the file.
     """
 
     def __init__(self, function: Callable[P, T]):
@@ -45,9 +46,11 @@ class kept_jit(Generic[P, T]):
         arrays, others = eqx.partition((args, kwargs), eqx.is_array)
         leaves = jax.tree.leaves(arrays)
         is_inside = any(isinstance(leaf, Tracer) for leaf in leaves)
-        if not folder or is_inside or jax.process_count() > 1:
+        # Only on processors was it measured, and held against the bits of what is not kept.
+        is_kept = bool(folder) and jax.default_backend() == "cpu" and jax.process_count() == 1
+        if is_inside or not is_kept:
             return self._jitted(*args, **kwargs)
-        program = self._program(Path(folder), arrays, others, leaves)
+        program = self._program(Path(str(folder)), arrays, others, leaves)
         if program is None:
             return self._jitted(*args, **kwargs)
         return program(leaves)
