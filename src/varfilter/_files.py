@@ -12,6 +12,8 @@ try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None
+# The variable that names the folder of traced programs; the commands set it for themselves.
+PROGRAMS = "VARFILTER_PROGRAMS"
 # What a file is called while it is written: its name, who writes it, and a number of its own.
 PARTIAL = re.compile(r"(?P<name>.+)\.\d+-[0-9a-f]{8}\.partial", re.DOTALL)
 # What systems say of folders that cannot be synced, and of files that cannot be locked.

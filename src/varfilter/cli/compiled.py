@@ -1,6 +1,7 @@
 """Programs compile quickly, and are kept in the user's cache folder: a second start is quicker yet.
 
-JAX keeps and finds them itself; here is where, how many, and when not. What it finds it runs: the
+JAX keeps and finds them itself, and `_programs` what they were compiled from; here is where, how
+many, and when not. What it finds it runs: the
 folder must be the user's own. (A process that is out of memory maps, of which Linux gives 65,530,
 dies a few programs earlier with a cache than without. A command has some hundreds.)
 """
@@ -15,7 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
-from varfilter._files import cache_folder
+from varfilter._files import PROGRAMS, cache_folder
 
 # The folder to keep programs in, or `off`.
 VARIABLE = "VARFILTER_COMPILED"
@@ -62,7 +63,7 @@ def keep_compiled() -> None:
         forget_oldest(folder.parent, MOST_BYTES)
     except OSError:  # no room, no right: compiling anew is only slower
         return
-    os.environ["JAX_COMPILATION_CACHE_DIR"] = str(folder)
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = os.environ[PROGRAMS] = str(folder)
     for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
 

@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from varfilter._arguments import require_positive
+from varfilter._programs import kept_jit
+from varfilter.contracts import require_inputs
 from varfilter.data.dataset import Dataset
 from varfilter.filtering import Belief, run, start
 from varfilter.filters import AbstractFilter, Filtered, ParticleFilter, VariationalFilter
@@ -254,13 +255,16 @@ def sample_run(
 def _filtered(applied: AppliedRun, sequences: Iterator[NewSequence]) -> Iterator[Row]:
     for sequence in sequences:
         belief = applied.started(sequence.xs[0])
-        yield applied.first_row(sequence)
-        for begin, num_steps, xs, us, mask in _chunks(sequence, applied.num_steps):
-            belief, *found = run_predictive(
+        if len(sequence.xs) == 1:
+            yield applied.first_row(sequence)
+        for begin, num_steps, xs, us, mask in _chunks(applied, sequence):
+            belief, *found = _run_predictive(
                 applied.filter, applied.model, xs, applied.key,
                 us=us, mask=mask, belief=belief,
                 num_samples=applied.num_samples, levels=applied.levels,
             )  # fmt: skip
+            if begin == 1:  # of the first step there is no more than of no step at all
+                yield from applied.rows(sequence, 0, 1, *_first_steps(found, 0))
             filtered, predicted = _first_steps(found, num_steps)
             yield from applied.rows(sequence, begin, begin + num_steps, filtered, predicted)
 
@@ -275,15 +279,15 @@ def _first_steps(tree: Any, num_steps: int) -> Any:
 
 def _last_belief(applied: AppliedRun, sequence: NewSequence) -> Belief:
     belief = applied.started(sequence.xs[0])
-    for _, _, xs, us, mask in _chunks(sequence, applied.num_steps):
-        belief, _ = run(
+    for _, _, xs, us, mask in _chunks(applied, sequence):
+        belief, _ = _run(
             applied.filter, applied.model, xs, applied.key, us=us, mask=mask, belief=belief
         )
     return belief
 
 
 def _chunks(
-    sequence: NewSequence, size: int
+    applied: AppliedRun, sequence: NewSequence
 ) -> Iterator[tuple[int, int, np.ndarray, np.ndarray | None, np.ndarray]]:
     """Cut the steps after the first into chunks: (first step, count, padded xs and us, mask)."""
 
@@ -292,11 +296,15 @@ def _chunks(
         missing = np.full((size - len(part), *values.shape[1:]), padding, values.dtype)
         return np.concatenate([part, missing])
 
+    size = applied.num_steps
     xs, us = sequence.xs, sequence.us
+    # Inside of a program nobody would see that one is missing.
+    require_inputs("us", us, applied.model, xs.shape[:1])
     for begin in range(1, len(xs), size):
         count = min(size, len(xs) - begin)
         known = None if us is None else padded(us, begin, 0.0)
         yield begin, count, padded(xs, begin, np.nan), known, np.arange(size) < count
 
 
-_start = eqx.filter_jit(start)
+# With their checks inside: what has once been traced has passed them, and a later start finds it.
+_start, _run, _run_predictive = kept_jit(start), kept_jit(run), kept_jit(run_predictive)

@@ -16,6 +16,7 @@ import numpy as np
 
 from varfilter import distributions
 from varfilter._files import remove_abandoned
+from varfilter._programs import kept_shapes
 from varfilter.data.dataset import SPLITS, Dataset, Family, Scaling
 from varfilter.data.ragged import Ragged
 from varfilter.devices import is_first_process
@@ -215,11 +216,11 @@ class Run:
         Where no validation has come yet, the last state stands in for it, and a warning says so.
         """
         path = self._best
-        built = self.experiment.build(self.template)
         if not path.exists():
-            return self._last(built)
+            return self._last()
+
         try:
-            found = load_checkpoint(path, (built.model, built.filter))
+            found = load_checkpoint(path, kept_shapes(_built, self.experiment, self.template))
             self.require_own(path, found.manifest)
         except ValueError as error:
             raise ValueError(
@@ -229,11 +230,9 @@ class Run:
         model, filter = found.state
         return Trained(model, filter, found.step, found.manifest.get("valid"))
 
-    def _last(self, built: Any) -> Trained:
+    def _last(self) -> Trained:
         """What the newest checkpoint holds, which nobody has validated."""
-        progress = Progress(
-            built.learner.init(built.model, built.filter), built.model, built.filter
-        )
+        progress = kept_shapes(_begun, self.experiment, self.template)
         found, refused = newest_checkpoint(self.checkpoints, progress)
         if found is None:
             reason = refused[0] if refused else "Nothing was learned yet."
@@ -409,3 +408,17 @@ def data_template(record: dict[str, Any]) -> Dataset:
         input_names=names,
         inputs=dict.fromkeys(SPLITS, nothing) if names else {},
     )
+
+
+# Of what a checkpoint is read into, the shapes are enough: its numbers are in the file, and to draw
+# others would take longer than all the rest.
+
+
+def _built(experiment: Experiment, template: Dataset) -> tuple[AbstractModel, AbstractFilter]:
+    built = experiment.build(template)
+    return built.model, built.filter
+
+
+def _begun(experiment: Experiment, template: Dataset) -> Progress:
+    model, filter, learner = experiment.build(template)
+    return Progress(learner.init(model, filter), model, filter)

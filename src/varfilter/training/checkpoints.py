@@ -70,6 +70,7 @@ def on_host(state: T) -> T:
 def load_checkpoint(path: str | Path, like: Any) -> Checkpoint:
     """Read what `save_checkpoint` wrote into a tree of the structure and shapes of `like`.
 
+    It may hold shapes (`jax.ShapeDtypeStruct`) in place of its arrays.
     Checkpoints of earlier versions load too, where only names changed since (`RENAMED_PARTS`).
     """
     header, arrays = _saved.read(path, CHECKPOINT)
@@ -87,7 +88,9 @@ def load_checkpoint(path: str | Path, like: Any) -> Checkpoint:
         )
     old, tree = jax.tree.flatten(like)
     names = iter(wanted)
-    new = [jnp.asarray(leaves[next(names)]) if eqx.is_array(leaf) else leaf for leaf in old]
+    # `jnp.asarray` would compile a program for each shape.
+    placed = jax.device_put(leaves)
+    new = [placed[next(names)] if _is_array(leaf) else leaf for leaf in old]
     return Checkpoint(tree.unflatten(new), int(header["step"]), json.loads(header["manifest"]))
 
 
@@ -147,4 +150,8 @@ def _present_name(name: str) -> str:
 def _named_arrays(tree: Any) -> dict[str, Any]:
     """Name the arrays of a tree by where they are, in the tree's order."""
     leaves = jax.tree_util.tree_leaves_with_path(tree)
-    return {jax.tree_util.keystr(path): leaf for path, leaf in leaves if eqx.is_array(leaf)}
+    return {jax.tree_util.keystr(path): leaf for path, leaf in leaves if _is_array(leaf)}
+
+
+def _is_array(leaf: Any) -> bool:
+    return eqx.is_array(leaf) or isinstance(leaf, jax.ShapeDtypeStruct)

@@ -13,6 +13,7 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
 
 from varfilter._arguments import require_fraction, require_key, require_positive
+from varfilter._programs import kept_jit
 from varfilter.data.batches import Batch, RandomWindows, prefetched
 from varfilter.devices import (
     keep_whole,
@@ -338,37 +339,54 @@ class _Update(eqx.Module):
 def _on_device(
     update: _Update, windows: RandomWindows, most: int, devices: Mesh | None
 ) -> Dispatch:
-    @eqx.filter_jit
-    def dispatch(state: LearnerState, windows: RandomWindows, first: Array, end: Array) -> Any:
-        arrays, static = eqx.partition(state, eqx.is_array)
-
-        def one(i: Array, arrays: Any) -> tuple[Any, Metrics]:
-            batch = spread(windows.windows(i, update.key_windows))
-            after, metrics = update(eqx.combine(arrays, static), batch, i)
-            return keep_whole((eqx.filter(after, eqx.is_array), metrics))
-
-        shapes = eqx.filter_eval_shape(one, first, arrays)[1]
-        empty = jax.tree.map(lambda s: jnp.zeros((most, *s.shape), s.dtype), shapes)
-
-        # A loop whose end is not known to the compiler: the last dispatch of a run, or the first
-        # after a resumption, may be shorter, and is the same program.
-        def body(i: Array, carry: Any) -> Any:
-            arrays, kept = carry
-            arrays, metrics = one(i, arrays)
-            kept = jax.tree.map(lambda k, m: k.at[i - first].set(m), kept, metrics)
-            return arrays, kept
-
-        arrays, kept = jax.lax.fori_loop(first, end, body, (arrays, empty))
-        return eqx.combine(arrays, static), kept
+    # What is spread over devices is traced for these devices alone.
+    dispatch = _kept_updates if devices is None else _spread_updates
 
     def call(state: LearnerState, first: int, end: int) -> tuple[LearnerState, Metrics]:
-        bounds = (jnp.asarray(n, jnp.int32) for n in (first, end))
+        arrays, static = eqx.partition(state, eqx.is_array)
+        begin, stop = np.asarray(first, np.int32), np.asarray(end, np.int32)
         with using_mesh(devices):
-            state, kept = dispatch(state, windows, *bounds)
+            leaves, kept = dispatch(update, state, windows, begin, stop, most)
+        state = eqx.combine(jax.tree.unflatten(jax.tree.structure(arrays), leaves), static)
         kept = kept if devices is None else own_copy(kept)
         return state, jax.tree.map(lambda m: m[: end - first], kept)
 
     return call
+
+
+def _updates(
+    update: _Update,
+    state: LearnerState,
+    windows: RandomWindows,
+    first: Any,
+    end: Any,
+    most: int,
+) -> tuple[list[Array], Metrics]:
+    """The arrays of the state after updates `first` to `end`, and the metrics of each of them."""
+    arrays, static = eqx.partition(state, eqx.is_array)
+
+    def one(i: Array, arrays: Any) -> tuple[Any, Metrics]:
+        batch = spread(windows.windows(i, update.key_windows))
+        after, metrics = update(eqx.combine(arrays, static), batch, i)
+        return keep_whole((eqx.filter(after, eqx.is_array), metrics))
+
+    shapes = eqx.filter_eval_shape(one, first, arrays)[1]
+    empty = jax.tree.map(lambda s: jnp.zeros((most, *s.shape), s.dtype), shapes)
+
+    # A loop whose end is not known to the compiler: the last dispatch of a run, or the first
+    # after a resumption, may be shorter, and is the same program.
+    def body(i: Array, carry: Any) -> Any:
+        arrays, kept = carry
+        arrays, metrics = one(i, arrays)
+        kept = jax.tree.map(lambda k, m: k.at[i - first].set(m), kept, metrics)
+        return arrays, kept
+
+    arrays, kept = jax.lax.fori_loop(first, end, body, (arrays, empty))
+    return jax.tree.leaves(arrays), kept
+
+
+_kept_updates = kept_jit(_updates)
+_spread_updates = eqx.filter_jit(_updates)
 
 
 def _from_host(
