@@ -2,6 +2,7 @@
 
 import gc
 import tracemalloc
+from pathlib import Path
 
 import equinox as eqx
 import jax
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 import varfilter as vf
+from commands import script
 from refusals import refuses
 from varfilter import Stream
 from varfilter.inference import LSTMPosterior
@@ -66,12 +68,15 @@ def test_push_is_run(name):
     pushed = jax.tree.map(lambda *leaves: np.stack(leaves), *push_all(stream, XS[1:]))
     belief, filtered = vf.run(filter, model, XS[1:], KEY, x0=XS[0])
     assert stream.t == len(XS) - 1
-    # One step compiled alone and inside a scan round differently: a few units in the last
-    # place (1e-7), amplified by eleven steps of a contracting recursion to less than 1e-4.
-    for a, b in zip(
-        jax.tree.leaves((pushed, stream.belief)), jax.tree.leaves((filtered, belief)), strict=True
-    ):
-        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
+    assert_same_bits((pushed, stream.belief), (filtered, belief))
+
+
+@pytest.mark.slow
+def test_push_is_run_as_users_compile_it():
+    done = script(Path(__file__).parent / "stream_bits.py", is_optimized=True, timeout=1800)
+    assert done.code == 0, done.err
+    assert done.out.count("same bits") > 40
+    assert "OTHER BITS" not in done.out, done.out
 
 
 class TestMissing:

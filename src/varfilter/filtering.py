@@ -111,6 +111,7 @@ def run(
     observed: Any = None,
     belief: Belief | None = None,
     complete: bool = False,
+    ahead: bool = False,
     kl_weight: float | Float[Array, ""] = 1.0,
     keep: str | Sequence[str] | Callable[[Filtered], Any] | None = None,
 ) -> tuple[Belief, Any]:
@@ -126,11 +127,17 @@ def run(
     - `belief`: go on from an earlier one; two chunks give the numbers of one.
     - `complete`: a promise that no element of `xs` is missing; all frames are then embedded
       at once, before the scan.
+    - `ahead`: compute for all steps at once what does not have to wait for the step before.
+      Batches of long sequences are filtered sooner, and the program takes longer to compile.
     - `keep`: what to keep of each step, instead of all: names of fields of `Filtered`, such as
       `"posterior"` (the others are None, but for `bound`, which is always there), or a function of
       the `Filtered` of one step, such as `lambda filtered: filtered.posterior.mean`. Ten thousand
       particles and steps are gigabytes; their means are not. Define such a function once: each
       new one is compiled anew.
+
+    With neither `complete` nor `ahead` the numbers are those of a `Stream` with the same key, to
+    the bit on a CPU; with either of them, and from a `KalmanFilter`, whose complete sequences
+    share one recursion of covariances, they are the same up to rounding.
 
     A `KalmanFilter` draws nothing and needs no `key`.
 
@@ -149,7 +156,7 @@ def run(
         require_belief(filter, model, belief)
     weight = require_weight("kl_weight", kl_weight)
     return _run(
-        filter, model, belief, xs, us, mask, key, weight, complete, require_kept(keep)
+        filter, model, belief, xs, us, mask, key, weight, complete, ahead, require_kept(keep)
     )  # fmt: skip
 
 
@@ -207,6 +214,7 @@ def _run(
     key: PRNGKeyArray,
     kl_weight: float | Float[Array, ""],
     complete: bool,
+    ahead: bool,
     kept: Kept,
 ) -> tuple[Belief, Any]:
     seen = embed_ahead(model, xs) if complete else xs
@@ -216,8 +224,9 @@ def _run(
 
     def by_steps() -> tuple[Carry, Any]:
         last, (found, _) = filter_steps(
-            filter, model, belief, seen, us, mask, key, kl_weight, keep=keep
-        )
+            filter, model, belief, seen, us, mask, key, kl_weight,
+            keep=keep, scan=scan_ahead if ahead else jax.lax.scan,
+        )  # fmt: skip
         return last.carry, found
 
     carry, found = filter.sweep(model, belief.carry, xs, us, mask, keep=keep, by_steps=by_steps)
@@ -236,6 +245,7 @@ def filter_steps(
     *,
     look: Callable[[Belief], Any] = lambda _: None,
     keep: Callable[[Filtered], Any] = lambda filtered: filtered,
+    scan: Callable[..., tuple[Any, Any]] = jax.lax.scan,
 ) -> tuple[Belief, tuple[Any, Any]]:
     """Return the last belief, and of each step `keep(filtered)` and `look(belief)` before it.
 
@@ -251,7 +261,7 @@ def filter_steps(
         bound = jnp.where(exists, filtered.bound, 0.0)
         return carry, (keep(eqx.tree_at(lambda f: f.bound, filtered, bound)), looked)
 
-    return scan_steps(take, belief, (xs, us), mask, key)
+    return scan_steps(take, belief, (xs, us), mask, key, scan)
 
 
 def scan_steps(
@@ -260,14 +270,14 @@ def scan_steps(
     xs: Any,
     mask: Bool[Array, " time"],
     key: PRNGKeyArray,
-    **options: Any,
+    scan: Callable[..., tuple[Any, Any]] = jax.lax.scan,
 ) -> tuple[Belief, Any]:
     """Loop over time: return the last belief, and what was kept of each step, time first.
 
     `take(belief, x, exists, key_t)` returns the carry after the step and what is to be kept of
-    it; `key_t` is `fold_in(key, t)`. Where a step does not exist the belief stays as it was. What
-    does not have to wait for the step before is computed for all steps at once (`scan_ahead`,
-    which takes the `options`).
+    it; `key_t` is `fold_in(key, t)`. Where a step does not exist the belief stays as it was.
+    `scan` is `jax.lax.scan`, whose steps are those of a stream, or `scan_ahead`, which computes
+    for all steps at once what does not have to wait: learning and scoring take it.
     """
 
     def masked_step(carry: Carry, inputs: Any) -> tuple[Carry, Any]:
@@ -277,5 +287,5 @@ def scan_steps(
 
     steps = mask.astype(belief.t.dtype)
     ts = belief.t + jnp.cumsum(steps) - steps
-    carry, kept = scan_ahead(masked_step, belief.carry, (xs, mask, ts), **options)
+    carry, kept = scan(masked_step, belief.carry, (xs, mask, ts))
     return Belief(carry, belief.t + jnp.sum(steps, dtype=steps.dtype)), kept

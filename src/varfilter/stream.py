@@ -68,13 +68,31 @@ class Packing:
         return leaves
 
 
+def in_a_loop(step: Callable[[Belief], tuple[Belief, Any]], belief: Belief) -> tuple[Belief, Any]:
+    """Take a step inside of a loop of one turn, whose bits are then those of `run`.
+
+    Of a step by itself a compiler fuses other sums than of one that is the body of a loop.
+    That there is one turn must not be known to it, or it would write the loop out: no belief has
+    seen less than no steps, but a compiler cannot tell.
+    """
+    step = jax.jit(step)  # traced once, for its shapes and for the loop
+    _, found = jax.eval_shape(step, belief)
+    nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), found)
+    num_turns = jnp.where(belief.t < 0, 0, 1)
+
+    def turn(state: tuple[Any, Belief, Any]) -> tuple[Any, Belief, Any]:
+        return state[0] + 1, *step(state[1])
+
+    return jax.lax.while_loop(lambda state: state[0] < num_turns, turn, (0, belief, nothing))[1:]
+
+
 class Stream:
     """One sequence, filtered as it arrives.
 
     `push` folds in an observation, `skip` lets time pass without one, `forecast` looks
     ahead, `save` and `restore` carry the belief over a restart. The step is compiled once,
     here; its time and memory do not depend on how long the stream has run. With the same
-    `key` it gives the numbers of `run`; a `KalmanFilter` needs none.
+    `key` it gives the numbers of `run`, to the bit on a CPU; a `KalmanFilter` needs none.
 
     `keep` says what a push returns, as in `run`: each array less is a microsecond less.
 
@@ -226,7 +244,7 @@ class Stream:
             filter, model = eqx.combine(jax.tree.unflatten(fixed_tree, fixed), static)
             before = jax.tree.unflatten(belief_tree, packing.parted(belief))
             key = jax.random.wrap_key_data(key_data, impl=key_impl)
-            after, filtered = step(filter, model, before, x, key, u=u)
+            after, filtered = in_a_loop(lambda b: step(filter, model, b, x, key, u=u), before)
             outputs, self._output_tree = jax.tree.flatten(kept_of(filtered, self._kept))
             return packing.joined(jax.tree.leaves(after)), outputs
 

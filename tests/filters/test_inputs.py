@@ -86,9 +86,7 @@ def test_every_driver_takes_the_inputs_and_heeds_them():
 
     stream = vf.Stream(filter, model, KEY)
     pushed = [float(stream.push(x, u).bound) for x, u in zip(xs, us, strict=True)]
-    # The run multiplies the inputs of all steps at once, a push those of one: the sums of a product
-    # are rounded in another order, to a few of the 1e-7 of 32 bits at each of six steps.
-    np.testing.assert_allclose(pushed, filtered.bound, rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(np.float32(pushed), filtered.bound)
 
     ahead = us[:3]
     near = vf.forecast(filter, model, belief, 3, KEY, us=ahead)

@@ -1,5 +1,6 @@
 """Learning end to end: one tape through the whole filter, for baselines and particle bounds."""
 
+import functools
 from typing import Any
 
 import equinox as eqx
@@ -8,6 +9,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from varfilter._ahead import scan_ahead
 from varfilter._arguments import listed, require_weight
 from varfilter.filtering import Belief, scan_steps, start
 from varfilter.filters.base import AbstractFilter, Carry, Filtered
@@ -166,7 +168,8 @@ def filter_batch(
 
         def by_steps() -> tuple[Carry, Any]:
             seen = embed_ahead(model, xs) if complete else xs
-            last, kept = scan_steps(take, first, (seen, us), mask, key, gradients_behind=True)
+            scan = functools.partial(scan_ahead, gradients_behind=True)
+            last, kept = scan_steps(take, first, (seen, us), mask, key, scan)
             return last.carry, kept
 
         first = start(filter, model, x0, key)

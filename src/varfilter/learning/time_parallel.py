@@ -231,7 +231,7 @@ def record_problems(
 
         first = Belief(filter.init(model, x0), jnp.zeros((), jnp.int32))
         seen = embed_ahead(model, xs) if complete else xs
-        return scan_steps(take, first, (seen, us), mask, key)[1]
+        return scan_steps(take, first, (seen, us), mask, key, scan_ahead)[1]
 
     keys = jax.random.split(key, batch.xs.shape[0])
     x0 = drawn_first(model, batch.x0, keys)

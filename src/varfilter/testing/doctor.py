@@ -241,10 +241,12 @@ def _drivers() -> list[Row]:
     padded = np.concatenate([xs, np.zeros_like(xs)])
     belief_padded, scored = run(filter, model, padded, key, mask=np.arange(16) < 8)
     scale = float(jnp.abs(whole.bound).max())
-    # Eight steps of float32 sums in another order; 1e-5 is about 100 roundings.
+    # Eight steps of float32 sums in another order; 1e-5 is about 100 roundings. A processor sums in
+    # one order wherever the step stands; an accelerator may choose another kernel.
+    streamed = 0.0 if jax.default_backend() == "cpu" else 1e-5
     return [
-        Row("stream = run, bound", _largest(jnp.stack(pushed), whole.bound) / scale, 1e-5),
-        Row("stream = run, belief", _relative(stream.belief, belief), 1e-5),
+        Row("stream = run, bound", _largest(jnp.stack(pushed), whole.bound) / scale, streamed),
+        Row("stream = run, belief", _relative(stream.belief, belief), streamed),
         Row("padded = unpadded, bound", _largest(scored.bound[:8], whole.bound) / scale, 1e-5),
         Row("padded = unpadded, belief", _relative(belief_padded, belief), 1e-5),
         Row("padded steps, bound", _largest(scored.bound[8:], 0.0), 0.0),

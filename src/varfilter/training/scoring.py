@@ -295,7 +295,7 @@ def _chunk_sums(
         exists = first + jnp.arange(task.chunk) < length
         belief, filtered = run(
             filter, model, cut.xs, jax.random.fold_in(key, number),
-            us=cut.us, mask=exists, belief=belief, complete=task.complete,
+            us=cut.us, mask=exists, belief=belief, complete=task.complete, ahead=True,
         )  # fmt: skip
         # Step by step: the mean of particles is over their first axis, whatever that is.
         mean = jax.vmap(lambda prediction: prediction.mean)(filtered.prediction)
