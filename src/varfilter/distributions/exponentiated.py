@@ -72,7 +72,8 @@ class Exponentiated(AbstractDistribution):
 
     @property
     def _is_positive(self) -> np.ndarray:
-        return np.array(self.positive)
+        """Which elements are positive; axes before the vector's (time, a batch) are kept."""
+        return np.broadcast_to(np.array(self.positive), self.shape)
 
 
 def logarithms(x: Float[Array, " size"], positive: np.ndarray) -> Float[Array, " size"]:

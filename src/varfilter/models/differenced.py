@@ -193,8 +193,7 @@ def _require_movable(distribution: Any, moves: np.ndarray, places: tuple[int, ..
 
 def _for_each(name: str, values: Any, size: int, *default: Any) -> tuple:
     """One for each element of the vector; the default, where there is one, if none were given."""
-    if values is None and default:
-        return default * size
+    values = default * size if values is None else values
     if isinstance(values, str) or not hasattr(values, "__len__") or len(values) != size:
         raise ValueError(
             f"`{name}` must have one entry for each of the {size} elements of x_t; got"

@@ -23,8 +23,8 @@ LEFT = 0.25
 MOST_LAGS = 12
 # Of the last third of the training rows, in the range of which the first two thirds never were.
 OUTSIDE = 0.5
-# Nats a step by which the logarithm must tell the changes better: less may be chance.
-LEAST_GAIN = 0.02
+# How many times its lowest value the highest of a column must be for its logarithm to matter.
+LEAST_GROWTH = 1.5
 # The scale of changes is at least so many times what 32-bit numbers can tell apart.
 COARSEST = 100.0
 
@@ -52,8 +52,8 @@ def usual_motion(
     quarter of its variance, and if it does not come back: a Dickey-Fuller regression does not show,
     at 5%, that it is drawn to a mean, or to one that the inputs tell (a season); or, where rows go
     on, more than half of the last third of them lies outside of the range before. A positive
-    numeric column that leaves its range so is predicted by the change of its logarithm, if that is
-    the likelier scale.
+    numeric column that leaves its range so, and grew by half or more, is predicted by the change of
+    its logarithm, if its changes in proportion are the likelier Gaussian ones.
     """
     sequences = [np.asarray(values, np.float64) for values in sequences]
     changes = np.concatenate([_seen(np.diff(values)) for values in sequences] or [np.zeros(0)])
@@ -65,13 +65,13 @@ def usual_motion(
     leaves = goes_on and _share_outside(sequences) > OUTSIDE
     statistic, critical = dickey_fuller(sequences, inputs)
     if leaves:
-        reason = "most of the last third of the training rows lies outside of the range before"
+        reason = "most of the final third of the training rows lies outside of the range before"
     elif statistic > critical:
         reason = "nothing in the training rows draws it back to a mean"
     else:
         return Motion("level")
-    by_proportion = kind == "numeric" and leaves and values.min() > 0
-    if by_proportion and _gain_of_logarithms(sequences, changes) > LEAST_GAIN:
+    grows = leaves and values.min() > 0 and values.max() > LEAST_GROWTH * values.min()
+    if kind == "numeric" and grows and _gain_of_logarithms(sequences, changes) > 0:
         return Motion("log-change", reason)
     return Motion("change", reason)
 
@@ -98,10 +98,10 @@ def dickey_fuller(
     # Standardised, so that the products do not lose the digits of a column far from 0.
     spread = rows.std(axis=0)
     rows = (rows - rows.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
-    target, inputs = rows[:, 0], rows[:, 1:]
-    inverse = np.linalg.pinv(inputs.T @ inputs)
-    factors = inverse @ (inputs.T @ target)
-    noise = np.sum((target - inputs @ factors) ** 2) / count
+    target, told = rows[:, 0], rows[:, 1:]
+    inverse = np.linalg.pinv(told.T @ told)
+    factors = inverse @ (told.T @ target)
+    noise = np.sum((target - told @ factors) ** 2) / count
     error = np.sqrt(max(noise * inverse[0, 0], np.finfo(float).tiny))
     # MacKinnon (2010), table 2, for a regression with a constant; waves of the calendar beside it
     # change nothing of it in the limit.
@@ -177,10 +177,10 @@ def _gain_of_logarithms(sequences: Sequence[np.ndarray], changes: np.ndarray) ->
     pairs = [np.stack([values[:-1], values[1:]]) for values in sequences]
     before, after = np.concatenate([pair[:, ~np.isnan(pair).any(axis=0)] for pair in pairs], axis=1)
     proportions = np.log(after) - np.log(before)
-    spread = np.std(proportions)
-    if not spread > 0:
+    spread, of_proportions = np.std(changes), np.std(proportions)
+    if not (spread > 0 and of_proportions > 0):
         return 0.0
-    return float(np.log(np.std(changes)) - np.log(spread) - np.mean(np.log(after)))
+    return float(np.log(spread) - np.log(of_proportions) - np.mean(np.log(after)))
 
 
 def _regression(
