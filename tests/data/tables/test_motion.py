@@ -165,7 +165,7 @@ def test_what_cannot_be_is_refused():
     refuses(read(price="level change"), ValueError, "`kinds['price']`", "one of each")
     refuses(read(on="change"), ValueError, "`kinds['on']`", "binary", "numeric")
     refuses(read(orders="count log"), ValueError, "`kinds['orders']`", "count", "numeric log")
-    refuses(read(still="log"), ValueError, "`still`", "logarithm", "--data.kinds still=change")
+    refuses(read(still="log"), ValueError, "`still`", "logarithm", "{'still': 'change'}")
     crash = table()
     crash["price"][-1] = 0.0
     refuses(lambda: read_table(crash), ValueError, "`price`", "has 0", "by proportion")

@@ -316,8 +316,7 @@ def _require_positive(
             fix = "Correct it, or give" if name in given else "Give"
             raise ValueError(
                 f"Column `{name}` is predicted by its logarithm{why}, but has"
-                f" {column[bad[0]]:g}{rows.at(int(bad[0]))}. {fix} `kinds={{{name!r}: 'change'}}`"
-                f" (`--data.kinds {name}=change`)."
+                f" {column[bad[0]]:g}{rows.at(int(bad[0]))}. {fix} `kinds={{{name!r}: 'change'}}`."
             )
 
 
