@@ -11,6 +11,7 @@ from varfilter.experiments.paper import own_experiment
 from varfilter.media.formats import write_rows
 from varfilter.models import Differenced, Logarithmic
 from varfilter.runs import Run, TableFilter
+from varfilter.runs.metrics import verdict
 
 NUM_ROWS = 400
 
@@ -119,3 +120,18 @@ def test_a_run_of_before_there_were_motions_has_all_columns_as_they_are(path, tm
     assert run.template.schema.motions == {}
     assert run.dataset.sha256() == text["data"]["sha256"]
     assert run.dataset.schema.motions == {}
+
+
+def test_a_run_that_is_no_better_than_the_naive_one_says_so_and_a_forecast_repeats_it(path):
+    """Levels that leave their range after one epoch: the last value is better, and on record."""
+    kinds = {"price": "level", "level": "level", "orders": "numeric level"}
+    fitted = TableFilter(choose=small, kinds=kinds, num_epochs=1).fit(path)
+    reference = fitted.run.record["reference"]
+    assert reference == fitted.run.medium.reference(fitted.run.dataset, "valid")._asdict()
+    assert "no better than a naive predictor" in verdict(fitted.run)
+    assert verdict(Run.load(fitted.run.folder)) == verdict(fitted.run)
+    with pytest.warns(UserWarning, match="no better than a naive predictor"):
+        fitted.forecast(2, path, num_particles=4, num_samples=8)
+    # A record of before says nothing.
+    del fitted.run.record["reference"]
+    assert verdict(fitted.run) is None
