@@ -277,7 +277,7 @@ class ColumnHead(eqx.Module):
 
 
 def _quieted(layer: eqx.nn.Linear, quiet: Sequence[bool]) -> eqx.nn.Linear:
-    """The layer with the weights of some of its outputs near 0: not at 0, where latents are idle."""
+    """The layer with the weights of some outputs near 0; at 0 itself latents would be idle."""
     factor = jnp.where(jnp.array(quiet), QUIET, 1.0).astype(layer.weight.dtype)
     return eqx.tree_at(lambda own: own.weight, layer, factor[:, None] * layer.weight)
 
