@@ -2,7 +2,6 @@
 
 from varfilter.distributions.base import (
     AbstractDistribution,
-    Move,
     error,
     event_shape,
     fill,
@@ -33,7 +32,6 @@ __all__ = [
     "Gaussian",
     "Joint",
     "Mixture",
-    "Move",
     "Normal",
     "PaperDiscretizedNormal",
     "Particles",

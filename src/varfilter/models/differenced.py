@@ -10,7 +10,8 @@ from jaxtyping import Array, Float
 
 from varfilter._arguments import kind
 from varfilter.contracts import first_step, require_model
-from varfilter.distributions import AbstractDistribution, DiscretizedNormal, Joint, Move
+from varfilter.distributions import AbstractDistribution, DiscretizedNormal, Joint
+from varfilter.distributions.base import Move
 from varfilter.model import AbstractModel, State
 
 

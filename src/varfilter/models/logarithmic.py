@@ -15,9 +15,9 @@ from varfilter.distributions import (
     Exponentiated,
     Gaussian,
     Joint,
-    Move,
     Normal,
 )
+from varfilter.distributions.base import Move
 from varfilter.distributions.exponentiated import logarithms
 from varfilter.model import AbstractModel, State
 
