@@ -254,9 +254,7 @@ def head_for(
     """The output head for the family of what a model is told of a data set's observations."""
     if isinstance(data.family, tuple):
         families = tuple(family.told for family in data.family)
-        told = [family.transform for family in data.family]
-        quiet = [each is not None and each.change_scale is not None for each in told]
-        return functools.partial(ColumnHead, families=families, quiet=quiet)
+        return functools.partial(ColumnHead, families=families)
     family = _one_family(data, "this model")
     if family.distribution is Bernoulli:
         return BernoulliHead

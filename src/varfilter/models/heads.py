@@ -29,8 +29,6 @@ LOG_VAR_RANGE = (-7.0, 3.0)
 # A count has a probability, never above 1, so nothing is won below a fraction of a level: a
 # standard deviation of 1/4 level already gives a bin 95%, and keeps the next but one at -20 nats.
 FINEST_LEVEL = 0.25
-# Of the usual size, the first weights of an output that begins as its mean.
-QUIET = 0.1
 
 
 class NormalHead(eqx.Module):
@@ -197,9 +195,6 @@ class ColumnHead(eqx.Module):
     Binary columns have P(x = 1) = sigmoid(W h + b), and counts are as numeric columns, with the
     mass of each level. Give the families of the data set:
     `head=functools.partial(ColumnHead, families=dataset.family)`.
-
-    Columns that are `quiet` begin near N(0, 1), whatever h is: of standardised changes that is a
-    random walk with drift, which few rows can better, and the noise of a network makes worse.
     """
 
     mean: eqx.nn.Linear
@@ -219,7 +214,6 @@ class ColumnHead(eqx.Module):
         *,
         families: Sequence[ColumnFamily],
         log_var_range: tuple[float, float] = LOG_VAR_RANGE,
-        quiet: Sequence[bool] | None = None,
         key: PRNGKeyArray,
     ):
         _require_families(families, shape)
@@ -242,11 +236,6 @@ class ColumnHead(eqx.Module):
         self.mean = linear(hidden_size, len(families), key=key_mean)
         num_spread = len(self.numeric) + len(self.counts)
         self.log_var = linear(hidden_size, num_spread, key=key_log_var) if num_spread else None
-        if quiet is not None and any(quiet):
-            order = [*self.numeric, *self.counts, *self.binary]
-            self.mean = _quieted(self.mean, [quiet[i] for i in order])
-            if self.log_var is not None:
-                self.log_var = _quieted(self.log_var, [quiet[i] for i in order[:num_spread]])
 
     def __call__(self, hidden: Float[Array, " hidden"]) -> Joint:
         """Return the distribution of a row given the decoder's last layer."""
@@ -274,12 +263,6 @@ class ColumnHead(eqx.Module):
         ceiling = jnp.maximum(high, floor + 2.0)
         below = ceiling - jax.nn.softplus(ceiling - log_var)
         return floor + jax.nn.softplus(below - floor)
-
-
-def _quieted(layer: eqx.nn.Linear, quiet: Sequence[bool]) -> eqx.nn.Linear:
-    """The layer with the weights of some outputs near 0; at 0 itself latents would be idle."""
-    factor = jnp.where(jnp.array(quiet), QUIET, 1.0).astype(layer.weight.dtype)
-    return eqx.tree_at(lambda own: own.weight, layer, factor[:, None] * layer.weight)
 
 
 def as_shape(shape: tuple[int, ...] | int) -> tuple[int, ...]:
