@@ -23,8 +23,8 @@ LEFT = 0.25
 MOST_LAGS = 12
 # Of the last third of the training rows, in the range of which the first two thirds never were.
 OUTSIDE = 0.5
-# How many times its lowest value the highest of a column must be for its logarithm to matter.
-LEAST_GROWTH = 1.5
+# Nats in all by which Gaussian changes of the logarithm must be the likelier ones: odds of 20 to 1.
+LEAST_EVIDENCE = 3.0
 # The scale of changes is at least so many times what 32-bit numbers can tell apart.
 COARSEST = 100.0
 
@@ -52,8 +52,8 @@ def usual_motion(
     quarter of its variance, and if it does not come back: a Dickey-Fuller regression does not show,
     at 5%, that it is drawn to a mean, or to one that the inputs tell (a season); or, where rows go
     on, more than half of the last third of them lies outside of the range before. A positive
-    numeric column that leaves its range so, and grew by half or more, is predicted by the change of
-    its logarithm, if its changes in proportion are the likelier Gaussian ones.
+    numeric column that leaves its range so is predicted by the change of its logarithm, if its
+    changes in proportion are Gaussian with odds of 20 to 1 over those that are not.
     """
     sequences = [np.asarray(values, np.float64) for values in sequences]
     changes = np.concatenate([_seen(np.diff(values)) for values in sequences] or [np.zeros(0)])
@@ -70,8 +70,8 @@ def usual_motion(
         reason = "nothing in the training rows draws it back to a mean"
     else:
         return Motion("level")
-    grows = leaves and values.min() > 0 and values.max() > LEAST_GROWTH * values.min()
-    if kind == "numeric" and grows and _gain_of_logarithms(sequences, changes) > 0:
+    by_proportion = kind == "numeric" and leaves and values.min() > 0
+    if by_proportion and _evidence_of_logarithms(sequences, changes) > LEAST_EVIDENCE:
         return Motion("log-change", reason)
     return Motion("change", reason)
 
@@ -172,15 +172,16 @@ def _share_outside(sequences: Sequence[np.ndarray]) -> float:
     return num_outside / max(num_late, 1)
 
 
-def _gain_of_logarithms(sequences: Sequence[np.ndarray], changes: np.ndarray) -> float:
-    """Nats a step by which Gaussian changes of log x are likelier than those of x, as densities."""
+def _evidence_of_logarithms(sequences: Sequence[np.ndarray], changes: np.ndarray) -> float:
+    """Nats in all by which Gaussian changes of log x are likelier than those of x, as densities."""
     pairs = [np.stack([values[:-1], values[1:]]) for values in sequences]
     before, after = np.concatenate([pair[:, ~np.isnan(pair).any(axis=0)] for pair in pairs], axis=1)
     proportions = np.log(after) - np.log(before)
     spread, of_proportions = np.std(changes), np.std(proportions)
     if not (spread > 0 and of_proportions > 0):
         return 0.0
-    return float(np.log(spread) - np.log(of_proportions) - np.mean(np.log(after)))
+    gain = np.log(spread) - np.log(of_proportions) - np.mean(np.log(after))
+    return float(changes.size * gain)
 
 
 def _regression(
