@@ -227,7 +227,7 @@ class TrainingRange:
             np.atleast_1d(np.asarray(record[name], np.float64)) for name in ("low", "high")
         )
         # A column that is told by its changes has a range of these, and none of its own.
-        moves = [(f.get("transform") or {}).get("change_scale") for f in record["families"]]
+        moves = [(f.get("transform") or {}).get("change_scale") for f in record.get("families", ())]
         if record["columns"] and any(moves):
             low = np.where([bool(move) for move in moves], np.nan, low)
         return TrainingRange(low, high, tuple(record["columns"]))
