@@ -53,7 +53,7 @@ def usual_motion(
     at 5%, that it is drawn to a mean, or to one that the inputs tell (a season); or, where rows go
     on, more than half of the last third of them lies outside of the range before. A positive
     numeric column that leaves its range so is predicted by the change of its logarithm, if its
-    changes in proportion are Gaussian with odds of 20 to 1 over those that are not.
+    changes in proportion are Gaussian ones with odds of 20 to 1 over its changes as they are.
     """
     sequences = [np.asarray(values, np.float64) for values in sequences]
     changes = np.concatenate([_seen(np.diff(values)) for values in sequences] or [np.zeros(0)])
