@@ -77,6 +77,13 @@ def co2() -> Table:
     return {"change": np.diff(_numbers(columns["co2"]))}
 
 
+def co2_levels() -> Table:
+    """44 years of weeks on Mauna Loa, with gaps, as they were measured: they rise."""
+    columns = _columns(_inside("statsmodels", "datasets/co2/co2.csv"))
+    days = [f"{day[:4]}-{day[4:6]}-{day[6:]}" for day in columns["date"]]
+    return {"time": _dates(days), "co2": _numbers(columns["co2"])}
+
+
 def elnino() -> Table:
     """61 years of months: the temperature of the sea."""
     columns = _columns(_inside("statsmodels", "datasets/elnino/elnino.csv"))
@@ -92,6 +99,13 @@ def economy() -> Table:
         for name in ("realgdp", "realcons", "realinv")
     }
     return growth | {name: _numbers(columns[name])[1:] for name in ("unemp", "tbilrate", "infl")}
+
+
+def economy_levels() -> Table:
+    """50 years of quarters in the United States, as they were measured: most columns rise."""
+    columns = _columns(_inside("statsmodels", "datasets/macrodata/macrodata.csv"))
+    names = [name for name in columns if name not in ("year", "quarter")]
+    return {name: _numbers(columns[name]) for name in names}
 
 
 def autoregression() -> Table:
@@ -119,6 +133,11 @@ TABLES: dict[str, Callable[[], Table]] = {
     "sunspots": sunspots,
     "autoregression": autoregression,
     "volatility": volatility,
+}
+# Tables with columns that move on, as their users have them.
+LEVELS: dict[str, Callable[[], Table]] = {
+    "co2-levels": co2_levels,
+    "economy-levels": economy_levels,
 }
 
 

@@ -29,6 +29,8 @@ MODELS = {
     "vrnn": worlds.vrnn,
     "srnn": worlds.srnn,
     "svg": worlds.svg,
+    "differenced": worlds.differenced,
+    "logarithmic": worlds.logarithmic,
 }
 # How a filter is made of an inference; `KalmanFilter` needs none.
 FILTERS = {

@@ -3,7 +3,8 @@
     python tests/stream_bits.py
 
 Compiled as users compile it: fusions, which the tests leave out for time, are where a step by
-itself and a step in a loop would be rounded differently. `test_stream.py` starts it with the slow tests.
+itself and a step in a loop would be rounded differently. `test_stream.py` starts it with the slow
+tests.
 """
 
 import jax

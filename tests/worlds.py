@@ -163,10 +163,29 @@ def linear_dynamics(size: int = 4, latent: int = 2) -> vf.LinearDynamics:
     return vf.LinearDynamics(size, latent, hidden_size=6, num_layers=1, key=jax.random.key(7))
 
 
+@once
+def differenced(size: int = 4, latent: int = 3, inputs: int = 0) -> vf.Differenced:
+    """A small model of levels that move, but for the second element, which is as it is."""
+    changes = vf.SRNN(
+        size, latent,
+        recurrent_size=5, prior_size=6, decoder_size=6, num_decoder_layers=1, head=NormalHead,
+        input_size=inputs, key=jax.random.key(8),
+    )  # fmt: skip
+    scale = (0.3, None, *(0.1 for _ in range(size - 2)))
+    return vf.Differenced(changes, scale, drift=(0.05,) * size)
+
+
+@once
+def logarithmic(size: int = 4, latent: int = 3, inputs: int = 0) -> vf.Logarithmic:
+    """The same, of which the first and the second element are positive."""
+    scale = (0.5, 0.2, *(None for _ in range(size - 2)))
+    return vf.Logarithmic(differenced(size, latent, inputs), scale, centre=(0.3,) * size)
+
+
 def baseline(model: vf.AbstractModel, key=KEY) -> vf.AbstractInference:
     """The hand-made inference of a model, or the generic one, small."""
     small = {"hidden_size": 6, "key": key}
-    match model:
+    match model.core:
         case vf.VRNN():
             return vf.Amortized(VRNNPosterior(model, num_layers=1, **small))
         case vf.SRNN():

@@ -31,8 +31,10 @@ from varfilter.models import SRNN as SRNN
 from varfilter.models import SVG as SVG
 from varfilter.models import VRNN as VRNN
 from varfilter.models import DeepMarkov as DeepMarkov
+from varfilter.models import Differenced as Differenced
 from varfilter.models import LinearDynamics as LinearDynamics
 from varfilter.models import LinearGaussian as LinearGaussian
+from varfilter.models import Logarithmic as Logarithmic
 from varfilter.objective import free_energy as free_energy
 from varfilter.prediction import forecast as forecast
 from varfilter.prediction import generate as generate

@@ -51,6 +51,18 @@ class AbstractModel(eqx.Module):
         """Fold the known input u_t into the past, before z_t is predicted: the state as it is."""
         return state
 
+    @property
+    def core(self) -> "AbstractModel":
+        """The model that the networks of an inference are made for: this one.
+
+        A wrapper that changes what x_t is called, such as `Differenced`, names the model inside.
+        """
+        return self
+
+    def inside(self, state: State, x: Float[Array, " *event"]) -> tuple[State, Array]:
+        """What the core knows of a step: its own state, and x_t in its own units; as they are."""
+        return state, x
+
 
 def driven(model: AbstractModel, state: State, u: Float[Array, " inputs"] | None) -> State:
     """Fold u_t into the state where the model has inputs; None is the input of those without."""

@@ -19,8 +19,8 @@ class Observation(eqx.Module):
 
     - `x` is scored: NaN marks an unobserved element and adds nothing.
     - `filled` is fed to networks: unobserved elements hold their prediction to an inference, and
-      a draw to the recurrence.
-    - `features` is `model.embed(filled)`.
+      a draw to the recurrence. An inference is shown x_t in the units of the model's core.
+    - `features` is `model.embed(filled)`, and to an inference `model.core.embed(filled)`.
     """
 
     x: Float[Array, " *event"]
@@ -38,12 +38,18 @@ def observe(
 ) -> Observation:
     """Fill the missing elements of `x` with their prediction, for an inference to see.
 
-    An `Observation` passes through: it was complete, and embedded ahead of time.
+    An `Observation` passes through: it was complete, and embedded ahead of time. What a model
+    calls otherwise inside (`AbstractModel.inside`), an inference is shown so.
     """
+    core = model.core
     if isinstance(x, Observation):
-        return x
+        if core is model:
+            return x
+        _, seen = model.inside(state, x.filled)
+        return Observation(x.x, seen, core.embed(seen))
     filled = fill(x, prediction(model, state).mean)
-    return Observation(x, filled, model.embed(filled))
+    _, seen = model.inside(state, filled)
+    return Observation(x, seen, core.embed(seen))
 
 
 def draw_missing(

@@ -11,6 +11,7 @@ from varfilter import distributions
 from varfilter.distributions import (
     Bernoulli,
     DiscretizedNormal,
+    Exponentiated,
     Gaussian,
     Joint,
     Mixture,
@@ -28,6 +29,7 @@ SMOOTH = {
     "normal": NORMAL,
     "gaussian": Gaussian(MEAN, jnp.array([[0.1, 0.0], [0.4, -0.3]])),
     "joint": Joint((NORMAL, NORMAL), ((0, 2), (1, 3))),
+    "exponentiated": Exponentiated(NORMAL, (True, False)),
     "joint of a joint": Joint((Joint((NORMAL,), ((1, 0),)),), ((0, 1),)),
 }
 DISCRETE = {

@@ -77,6 +77,8 @@ def test_time_parallel_gradients_equal_step_by_step_ones(build, num_iterations):
         pytest.param(worlds.deep_markov, marks=pytest.mark.slow),
         pytest.param(worlds.vrnn, marks=pytest.mark.slow),
         worlds.srnn,
+        worlds.differenced,
+        pytest.param(worlds.logarithmic, marks=pytest.mark.slow),
     ],
 )
 def test_time_parallel_gradients_equal_step_by_step_ones_with_known_inputs(build):

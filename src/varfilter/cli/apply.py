@@ -1,6 +1,7 @@
 """`varfilter filter`, `forecast` and `sample`: a trained run at work."""
 
 import sys
+import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -144,6 +145,7 @@ class Forecast(AppliedCommand):
             from varfilter._arguments import require_positive
             from varfilter.prediction import require_levels
             from varfilter.runs.applied import apply_run, forecast_data
+            from varfilter.runs.metrics import verdict
 
             require_positive("--horizon", self.horizon)
             run = _opened(self.run, self.out)
@@ -154,6 +156,8 @@ class Forecast(AppliedCommand):
                 "levels": require_levels(self.levels),
             }
             if self.input == "-":
+                if (naive := verdict(run)) is not None:
+                    warnings.warn(naive, stacklevel=2)
                 live = _live(apply_run(run, **options), skip_bad_lines=self.skip_bad_lines)
                 rows = live.forecast_rows(sys.stdin.buffer, self.horizon, self.inputs)
                 _write(rows, self.out)

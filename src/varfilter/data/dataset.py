@@ -20,17 +20,43 @@ BLOCK = 1 << 20
 
 
 @dataclass(frozen=True)
+class Transform:
+    """How a model is told of an element x: by its logarithm, by its change, or by both.
+
+    y = (log x - log_centre) / log_scale, or x itself where `log_scale` is None; and of that
+    (y_t - y_{t-1} - drift) / change_scale, or y itself where `change_scale` is None. The numbers
+    are in scaled units and fitted to the training part alone, so that what a model sees has a
+    spread of about 1.
+    """
+
+    log_scale: float | int | None = None
+    log_centre: float | int = 0.0
+    change_scale: float | int | None = None
+    drift: float | int = 0.0
+
+
+@dataclass(frozen=True)
 class Family:
     """The kind of distribution that fits an observation, and how the data are quantised.
 
     `width` is the distance of two neighbouring levels, `low` and `high` are the lowest and
     the highest level, all in scaled units: what `DiscretizedNormal` takes. None: not so.
+    `transform` is how a model is told of it; None: as it is.
     """
 
     distribution: type[AbstractDistribution]
     width: float | int | None = None
     low: float | int | None = None
     high: float | int | None = None
+    transform: Transform | None = None
+
+    @property
+    def told(self) -> "Family":
+        """The family of what a model is told: of a change, which has no lowest or highest level."""
+        if self.transform is None:
+            return self
+        scale = self.transform.change_scale or 1.0
+        return Family(self.distribution, None if self.width is None else self.width / scale)
 
     @property
     def is_binary(self) -> bool:
@@ -246,6 +272,9 @@ class Dataset:
         for number in (self.scaling.offset, self.scaling.scale):
             digest.update(np.asarray(number, np.float64).tobytes())
         digest.update(str(self.rows_per_step).encode())
+        transforms = [family.transform for family in self.families]
+        if any(transform is not None for transform in transforms):
+            digest.update(repr(transforms).encode())
         for split in SPLITS if self.input_names else ():
             digest.update(np.ascontiguousarray(self.inputs[split].values).data)
         return digest.hexdigest()

@@ -18,6 +18,7 @@ from varfilter.distributions.base import (
 from varfilter.distributions.bernoulli import Bernoulli
 from varfilter.distributions.discretized import DiscretizedNormal, PaperDiscretizedNormal
 from varfilter.distributions.divergence import has_analytic_kl, kl
+from varfilter.distributions.exponentiated import Exponentiated
 from varfilter.distributions.gaussian import Gaussian
 from varfilter.distributions.joint import Joint
 from varfilter.distributions.normal import Normal
@@ -27,6 +28,7 @@ __all__ = [
     "AbstractDistribution",
     "Bernoulli",
     "DiscretizedNormal",
+    "Exponentiated",
     "Gaussian",
     "Joint",
     "Mixture",

@@ -6,6 +6,7 @@ end of this file finds out.
 
 from abc import abstractmethod
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import equinox as eqx
@@ -65,9 +66,45 @@ class AbstractDistribution(eqx.Module):
         """The precision-weighted error (x - mean) / variance; 0 where `x` is unobserved."""
         return jnp.where(observed(x), fill(x, self.mean) - self.mean, 0.0) / self.variance
 
+    def moved(self, move: "Move") -> "AbstractDistribution":
+        """The distribution of offset + scale * x + spread * noise, for x of this one.
+
+        For families that have it; a family that is not closed under such moves has none.
+        """
+        raise TypeError(f"`{type(self).__name__}` cannot be moved: no member of it is the result.")
+
     def stabilised(self) -> "AbstractDistribution":
         """The same distribution with its parameters held in a numerically safe range."""
         return self
+
+
+@dataclass(frozen=True)
+class Move:
+    """x' = offset + scale * x + spread * noise, noise ~ N(0, 1), for each element of an event.
+
+    Elements that are not `moving` stay as they are: their offset is 0, their scale 1, and their
+    spread 0. `scale` and `moving` are known when a program is compiled, as the width of a bin is.
+    """
+
+    offset: Float[Array, " *event"]
+    spread: Float[Array, " *event"]
+    scale: np.ndarray
+    moving: np.ndarray
+
+    def of(self, places: tuple[int, ...]) -> "Move":
+        """The same of some elements of a vector."""
+        where = np.array(places)
+        return Move(self.offset[where], self.spread[where], self.scale[where], self.moving[where])
+
+    def mean(self, mean: Float[Array, " *event"]) -> Float[Array, " *event"]:
+        """The mean of x', from that of x."""
+        return self.offset + jnp.asarray(self.scale, mean.dtype) * mean
+
+    def log_var(self, log_var: Float[Array, " *event"]) -> Float[Array, " *event"]:
+        """The log-variance of x', from that of x; without spread it is only shifted."""
+        scaled = log_var + jnp.asarray(2.0 * np.log(self.scale), log_var.dtype)
+        spread = jnp.where(self.spread > 0, self.spread, 1.0)  # a logarithm with a gradient
+        return jnp.where(self.spread > 0, jnp.logaddexp(scaled, 2.0 * jnp.log(spread)), scaled)
 
 
 def observed(x: Float[Array, " *event"]) -> Bool[Array, " *event"]:

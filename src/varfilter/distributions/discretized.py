@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from varfilter.distributions.base import (
     AbstractDistribution,
+    Move,
     fill,
     observed,
     parameter,
@@ -80,6 +81,40 @@ class DiscretizedNormal(AbstractDistribution):
             level = low + width * jnp.round((x - low) / width)
             x = level if None not in _each(self.low) else jnp.where(self._is_bounded, level, x)
         return jnp.clip(x, self._along(self.low, -jnp.inf), self._along(self.high, jnp.inf))
+
+    def moved(self, move: Move) -> "DiscretizedNormal":
+        """Move the Gaussian before it is quantised; the bins are as much wider as the scale.
+
+        The lowest and the highest level of what moves would move too, by an offset that is not
+        known when a program is compiled: they are put on afterwards (`bounded`).
+        """
+        for low, high, moves in np.broadcast(
+            np.array(_each(self.low), object), np.array(_each(self.high), object), move.moving
+        ):
+            if moves and not (low is None and high is None):
+                raise TypeError(
+                    "`DiscretizedNormal` with `low` or `high` cannot be moved: its lowest and"
+                    " highest level would move too. Leave them out, and give those of the result."
+                )
+        widths = np.broadcast_to(self.width, self.shape) * move.scale
+        width = tuple(widths.tolist()) if len(self.shape) == 1 else float(np.unique(widths).item())
+        mean, log_var = move.mean(self.mean), move.log_var(self.log_var)
+        return DiscretizedNormal(mean, log_var, width, self.low, self.high)
+
+    def bounded(
+        self, low: tuple[float | None, ...], high: tuple[float | None, ...]
+    ) -> "DiscretizedNormal":
+        """The same with the lowest and highest levels that are given, one or None an element."""
+        lows, highs = (
+            tuple(own if value is None else value for own, value in zip(each, given, strict=True))
+            for each, given in (
+                (_spread(self.low, len(low)), low),
+                (_spread(self.high, len(high)), high),
+            )
+        )
+        return DiscretizedNormal(
+            self.mean, self.log_var, self.width, _unless_none(lows), _unless_none(highs)
+        )
 
     def log_prob(self, x: Float[Array, " *event"]) -> Float[Array, ""]:
         """Sum over observed elements of the log-probability of their bins."""
@@ -155,6 +190,15 @@ class PaperDiscretizedNormal(AbstractDistribution):
 
 def _each(value: Any) -> tuple:
     return value if isinstance(value, tuple) else (value,)
+
+
+def _spread(value: Any, count: int) -> tuple:
+    return value if isinstance(value, tuple) else (value,) * count
+
+
+def _unless_none(values: tuple) -> tuple | None:
+    """None where no element is bounded: the mass of an edge need not be compiled then."""
+    return None if all(value is None for value in values) else values
 
 
 @jax.custom_jvp

@@ -10,6 +10,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from varfilter import _linalg
 from varfilter.distributions.base import (
     AbstractDistribution,
+    Move,
     fill,
     observed,
     parameter,
@@ -118,6 +119,14 @@ class Gaussian(AbstractDistribution):
         whole = jnp.all(seen)
         partial = _linalg.cholesky(jnp.where(both & ~whole, self.covariance, unit))
         return jnp.where(whole, self.cholesky, partial)
+
+    def moved(self, move: Move) -> "Gaussian":
+        """N(offset + scale mean, (scale L) (scale L)^T + spread^2), the scale by rows of L."""
+        root = jnp.asarray(move.scale, self.mean.dtype)[:, None] * self.cholesky
+        both = jnp.concatenate([root, jnp.diag(move.spread)], axis=1)
+        spread = jnp.any(move.spread > 0)
+        cholesky = jnp.where(spread, _linalg.lower_triangular(both), root)
+        return Gaussian.from_cholesky(move.mean(self.mean), cholesky)
 
     def stabilised(self) -> "Gaussian":
         """Hold diag(L) to [exp(-7.5), exp(2.5)], and what lies below it to ±exp(2.5)."""

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from varfilter.distributions.base import AbstractDistribution
+from varfilter.distributions.base import AbstractDistribution, Move
 
 
 class Joint(AbstractDistribution):
@@ -74,6 +74,15 @@ class Joint(AbstractDistribution):
     def error(self, x: Float[Array, " size"]) -> Float[Array, " size"]:
         """The precision-weighted error of each element, by its own part; 0 where unobserved."""
         return self._whole([part.error(value) for part, value in self._divided(x)])
+
+    def moved(self, move: Move) -> "Joint":
+        """Move each part that has a moving element; the others stay as they are."""
+        moves = [move.of(places) for places in self.places]
+        parts = [
+            part.moved(own) if own.moving.any() else part
+            for part, own in zip(self.parts, moves, strict=True)
+        ]
+        return Joint(tuple(parts), self.places)
 
     def stabilised(self) -> "Joint":
         """Hold each part in its numerically safe range."""

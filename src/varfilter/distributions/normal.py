@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from varfilter.distributions.base import (
     AbstractDistribution,
+    Move,
     fill,
     observed,
     parameter,
@@ -60,6 +61,10 @@ class Normal(AbstractDistribution):
         near_squared = jnp.where(is_far, 0.0, residual) ** 2 * jnp.exp(-self.log_var)
         terms = LOG_2PI + self.log_var + jnp.where(is_far, distance_squared, near_squared)
         return -0.5 * jnp.sum(jnp.where(observed(x), terms, 0.0))
+
+    def moved(self, move: Move) -> "Normal":
+        """N(offset + scale mean, scale^2 variance + spread^2)."""
+        return Normal(move.mean(self.mean), move.log_var(self.log_var))
 
     def stabilised(self) -> "Normal":
         """Clip the log-variance to [-15, 5], as the original code does."""

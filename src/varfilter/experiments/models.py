@@ -9,9 +9,19 @@ from typing import Any
 from jaxtyping import PRNGKeyArray
 
 from varfilter._arguments import nearest, require_positive
-from varfilter.data.dataset import Dataset, Family
+from varfilter.data.dataset import Dataset, Family, Transform
 from varfilter.distributions import Bernoulli, DiscretizedNormal, Normal
-from varfilter.models import SRNN, SVG, VRNN, BernoulliImage, ColumnHead, NormalImage
+from varfilter.model import AbstractModel
+from varfilter.models import (
+    SRNN,
+    SVG,
+    VRNN,
+    BernoulliImage,
+    ColumnHead,
+    Differenced,
+    Logarithmic,
+    NormalImage,
+)
 from varfilter.models.heads import BernoulliHead, VaryingNormalHead
 from varfilter.nn import DCGAN, VGG
 
@@ -53,15 +63,16 @@ class VRNNSizes:
     num_layers: int = 4
     """Layers of each of these networks."""
 
-    def build(self, data: Dataset | Observations, key: PRNGKeyArray) -> VRNN:
+    def build(self, data: Dataset | Observations, key: PRNGKeyArray) -> AbstractModel:
         """Build the model for observations like those of the data."""
-        return VRNN(
+        core = VRNN(
             data.observation_shape,
             head=head_for(data, log_var_range=(-20.0, 5.0)),
             input_size=data.input_size,
             key=key,
             **vars(self),
         )
+        return as_told(core, data)
 
 
 @dataclass(frozen=True)
@@ -81,15 +92,16 @@ class SRNNSizes:
     num_decoder_layers: int = 2
     """Layers of the decoder."""
 
-    def build(self, data: Dataset | Observations, key: PRNGKeyArray) -> SRNN:
+    def build(self, data: Dataset | Observations, key: PRNGKeyArray) -> AbstractModel:
         """Build the model for observations like those of the data."""
-        return SRNN(
+        core = SRNN(
             data.observation_shape,
             head=head_for(data, log_var_range=(-10.0, float("inf"))),
             input_size=data.input_size,
             key=key,
             **vars(self),
         )
+        return as_told(core, data)
 
 
 @dataclass(frozen=True)
@@ -158,7 +170,7 @@ class TableSizes:
     hidden_size: int | None = None
     """Units of the LSTM and of each network (32 up to 8 columns, 64 up to 32, else 128)."""
 
-    def build(self, data: Dataset | Observations, key: PRNGKeyArray) -> SRNN:
+    def build(self, data: Dataset | Observations, key: PRNGKeyArray) -> AbstractModel:
         """Build the model for the columns of the table."""
         columns = data.num_elements
         latent, hidden = self.latent_size, self.hidden_size
@@ -168,7 +180,7 @@ class TableSizes:
             hidden = 32 if columns <= 8 else 64 if columns <= 32 else 128
         require_positive("model.latent_size", latent)
         require_positive("model.hidden_size", hidden)
-        return SRNN(
+        core = SRNN(
             data.observation_shape,
             latent,
             recurrent_size=hidden,
@@ -179,6 +191,7 @@ class TableSizes:
             input_size=data.input_size,
             key=key,
         )
+        return as_told(core, data)
 
 
 # The SRNN of speech; its defaults are those for music.
@@ -224,7 +237,7 @@ PUBLISHED_MODELS: dict[str, tuple[VRNNSizes | SRNNSizes | SVGSizes, Observations
 }
 
 
-def published_model(name: str, key: PRNGKeyArray) -> VRNN | SRNN | SVG:
+def published_model(name: str, key: PRNGKeyArray) -> AbstractModel:
     """Build a published model at its full size, by its name in `PUBLISHED_MODELS`."""
     if name not in PUBLISHED_MODELS:
         raise ValueError(
@@ -238,9 +251,10 @@ def published_model(name: str, key: PRNGKeyArray) -> VRNN | SRNN | SVG:
 def head_for(
     data: Dataset | Observations, *, log_var_range: tuple[float, float]
 ) -> Callable[..., Any]:
-    """The output head for the family of a data set's observations."""
+    """The output head for the family of what a model is told of a data set's observations."""
     if isinstance(data.family, tuple):
-        return functools.partial(ColumnHead, families=data.family)
+        families = tuple(family.told for family in data.family)
+        return functools.partial(ColumnHead, families=families)
     family = _one_family(data, "this model")
     if family.distribution is Bernoulli:
         return BernoulliHead
@@ -250,6 +264,27 @@ def head_for(
         f"{data.name!r} has observations of family `{family.distribution.__name__}`, for which"
         " there is no output head."
     )
+
+
+def as_told(model: AbstractModel, data: Dataset | Observations) -> AbstractModel:
+    """Make a model of what it is told of the columns one of the columns themselves.
+
+    That are logarithms and changes of those that move on; where there are none, it is the model.
+    """
+    families = data.family if isinstance(data.family, tuple) else ()
+    told = [family.transform or Transform() for family in families]
+    if any(each.change_scale is not None for each in told):
+        model = Differenced(
+            model,
+            [each.change_scale for each in told],
+            drift=[each.drift for each in told],
+            low=[f.low if f.transform else None for f in families],
+            high=[f.high if f.transform else None for f in families],
+        )
+    if any(each.log_scale is not None for each in told):
+        centres = [each.log_centre for each in told]
+        model = Logarithmic(model, [each.log_scale for each in told], centre=centres)
+    return model
 
 
 def _one_family(data: Dataset | Observations, what: str) -> Family:

@@ -116,16 +116,17 @@ class Baseline:
 
     def build(self, model: AbstractModel, key: PRNGKeyArray) -> AbstractInference:
         """Build it for this model."""
-        if self.residual and not isinstance(model, SRNN):
+        core = model.core
+        if self.residual and not isinstance(core, SRNN):
             raise ValueError(
                 "`filter.inference.residual` is for SRNN alone; the model is a"
-                f" {type(model).__name__}."
+                f" {type(core).__name__}."
             )
-        if isinstance(model, SVG):
+        if isinstance(core, SVG):
             return Recurrent(SVGPosterior(model, hidden_size=self.hidden_size, key=key))
-        if isinstance(model, VRNN):
+        if isinstance(core, VRNN):
             posterior = VRNNPosterior
-        elif isinstance(model, SRNN):
+        elif isinstance(core, SRNN):
             posterior = SRNNResidualPosterior if self.residual else SRNNPosterior
         else:
             posterior = MLPPosterior

@@ -52,7 +52,8 @@ class Amortized(AbstractInference):
         kl_weight: float | Float[Array, ""] = 1.0,
     ) -> Inferred:
         """Ask the network once."""
-        posterior = self.network(model.prior(state), state, observation)
+        own, _ = model.inside(state, observation.x)
+        posterior = self.network(model.prior(state), own, observation)
         return Inferred(posterior, memory, jnp.zeros((0,)))
 
 
@@ -74,7 +75,7 @@ class MLPPosterior(eqx.Module):
         require_all_positive(hidden_size=hidden_size, num_layers=num_layers)
         require_key(key)
         require_reparameterisable("MLPPosterior", model)
-        shapes = first_step(model)
+        shapes = first_step(model.core)
         key_trunk, key_out = jax.random.split(key)
         in_size = shapes.observation_size + flat_size(shapes.state)
         self.trunk = Dense(in_size, hidden_size, num_layers, key=key_trunk)

@@ -167,6 +167,7 @@ class SVGPosterior(eqx.Module):
 
 
 def _require(model: AbstractModel, wanted: type[Model]) -> Model:
+    model = model.core
     if not isinstance(model, wanted):
         raise TypeError(
             f"`model` must be a `{wanted.__name__}`: this posterior reads its state; got"

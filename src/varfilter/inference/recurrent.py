@@ -70,7 +70,8 @@ class Recurrent(AbstractInference):
         kl_weight: float | Float[Array, ""] = 1.0,
     ) -> Inferred:
         """Ask the network once, and keep its memory."""
-        memory, posterior = self.network(memory, model.prior(state), state, observation)
+        own, _ = model.inside(state, observation.x)
+        memory, posterior = self.network(memory, model.prior(state), own, observation)
         return Inferred(posterior, memory, jnp.zeros((0,)))
 
 
@@ -87,7 +88,7 @@ class LSTMPosterior(eqx.Module):
         require_positive("hidden_size", hidden_size)
         require_key(key)
         require_reparameterisable("LSTMPosterior", model)
-        shapes = first_step(model)
+        shapes = first_step(model.core)
         key_cell, key_out = jax.random.split(key)
         self.cell = eqx.nn.LSTMCell(shapes.observation_size, hidden_size, key=key_cell)
         self.out = linear(hidden_size, shapes.parameter_size, key=key_out)

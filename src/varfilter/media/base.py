@@ -222,6 +222,13 @@ class AbstractMedium(ABC):
         """What `schema_json` made, as the `Dataset.schema` it was."""
         return None
 
+    def as_recorded(self, source: Source, schema: Any) -> Source:
+        """The source with all that was decided by the data when a run began, as its schema says.
+
+        So a run's data are read again as they were, whatever is decided otherwise since.
+        """
+        return source
+
     def numbers(self, dataset: Dataset, ragged: Ragged) -> dict[str, Any]:
         """Numbers that matter for this medium alone, of the sequences of a split."""
         return {}

@@ -1,13 +1,15 @@
 """Tables: columns of numbers in time, each with a name, a unit and a family of its own."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from varfilter.data.dataset import Dataset
+from varfilter.data.tables.columns import KINDS
 from varfilter.media.base import (
     AbstractMedium,
     Ahead,
@@ -55,7 +57,8 @@ class TableSource(Source):
     )
     """The periods whose time is a known input (those that the training rows go through twice)."""
     kinds: tuple[str, ...] | None = field(default=None, metadata={"metavar": "COLUMN=KIND ..."})
-    """COLUMN=KIND; numeric, binary or count (by what the training rows hold)."""
+    """COLUMN=KIND, with spaces or commas between; numeric, binary or count (by what the training
+    rows hold); or how it is predicted: level, change, log or log-change (by how they move)."""
     long: tuple[str, str] | None = field(default=None, metadata={"metavar": "VARIABLE VALUE"})
     """For tables of one reading a row: the columns that name it and hold it."""
     split_by: Literal["auto", "sequence", "time"] | None = None
@@ -67,7 +70,7 @@ class TableSource(Source):
         if "split_by" in given:
             given["split"] = given.pop("split_by")
         if "kinds" in given:
-            given["kinds"] = dict(map(_column_and_kind, given["kinds"]))
+            given["kinds"] = _kinds(given["kinds"])
         for name in ("time", "sequence"):
             if given.get(name) == "none":
                 given[name] = False
@@ -176,6 +179,17 @@ class TableMedium(AbstractMedium):
         from varfilter.data.tables.schema import TableSchema
 
         return TableSchema.from_json(known)
+
+    def as_recorded(self, source: Source, schema: Any) -> Source:
+        """The source with the motion of every column; without any on record, all are levels."""
+        if schema is None or not isinstance(source, TableSource):
+            return source
+        given = _kinds(source.kinds or ())
+        for name in schema.columns:
+            words = given.get(name, "").split()
+            kind = [word for word in words if word in KINDS]
+            given[name] = " ".join([*kind, schema.motions.get(name, "level")])
+        return replace(source, kinds=tuple(f"{name}={words}" for name, words in given.items()))
 
     def reference(self, dataset: Dataset, split: str) -> Reference:
         """Score the prediction that each column stays as it was last read."""
@@ -297,8 +311,14 @@ def _of_sequence(plan: dict[Any, Any], name: str | int) -> Any:
     )
 
 
-def _column_and_kind(text: str) -> tuple[str, str]:
-    column, equals, kind = text.rpartition("=")
-    if not (column and equals):
-        raise ValueError(f"`kinds` must be like COLUMN=count; got {text!r}.")
-    return column, kind
+def _kinds(texts: Sequence[str]) -> dict[str, str]:
+    """The kinds by column; a column that is given twice has both."""
+    found: dict[str, str] = {}
+    for text in texts:
+        # A comma between two of them, and not one in the name of a column.
+        for part in re.split(r",(?=[^=]+=)", text):
+            column, equals, kind = part.rpartition("=")
+            if not (column and equals):
+                raise ValueError(f"`kinds` must be like COLUMN=count; got {part!r}.")
+            found[column] = f"{found[column]} {kind}" if column in found else kind
+    return found

@@ -1,6 +1,7 @@
 """Models on the core's five functions, each readable beside its equations."""
 
 from varfilter.models.deep_markov import DeepMarkov
+from varfilter.models.differenced import Differenced
 from varfilter.models.heads import (
     BernoulliHead,
     BernoulliImage,
@@ -13,6 +14,7 @@ from varfilter.models.heads import (
 )
 from varfilter.models.linear_dynamics import LinearDynamics
 from varfilter.models.linear_gaussian import LinearGaussian
+from varfilter.models.logarithmic import Logarithmic
 from varfilter.models.srnn import SRNN
 from varfilter.models.svg import SVG
 from varfilter.models.vrnn import VRNN
@@ -26,9 +28,11 @@ __all__ = [
     "ColumnFamily",
     "ColumnHead",
     "DeepMarkov",
+    "Differenced",
     "LatentHead",
     "LinearDynamics",
     "LinearGaussian",
+    "Logarithmic",
     "NormalHead",
     "NormalImage",
     "VaryingNormalHead",

@@ -36,7 +36,7 @@ from varfilter.prediction import (
     require_levels,
     run_predictive,
 )
-from varfilter.runs.metrics import TrainingRange
+from varfilter.runs.metrics import TrainingRange, verdict
 from varfilter.runs.run import Run
 
 
@@ -222,6 +222,8 @@ def forecast_data(
         run, seed=seed, num_particles=num_particles,
         num_samples=num_samples, levels=require_levels(levels),
     )  # fmt: skip
+    if (naive := verdict(run)) is not None:
+        _warn(naive)
     plan = run.medium.plan(run.template, inputs)
     sequences = new_sequences(run.template, run.experiment.data, data)
     sequences = applied.inspected(sequences, _warn)

@@ -178,7 +178,10 @@ def _reading_of(schema: TableSchema) -> dict[str, Any]:
         "columns": schema.columns,
         "inputs": tuple(schema.inputs.columns),
         "calendar": schema.inputs.calendar or False,
-        "kinds": schema.kinds,
+        "kinds": {
+            name: f"{kind} {schema.motions.get(name, 'level')}"
+            for name, kind in schema.kinds.items()
+        },
         "step": "rows" if schema.inputs.is_by_rows else schema.step,
     }
 

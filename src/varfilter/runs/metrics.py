@@ -16,7 +16,9 @@ import numpy as np
 from varfilter._files import append, written
 from varfilter.data.dataset import SPLITS, Dataset
 from varfilter.data.ragged import Ragged
+from varfilter.media.reference import Reference
 from varfilter.runs.folder import is_sealed, sealed, unsealed
+from varfilter.runs.validation import subset
 
 Line = dict[str, Any]
 # Of all that was gained by the best: validation that has lost more than this again has risen.
@@ -173,6 +175,28 @@ def validated_reference(medium: Any, dataset: Dataset, lines: Lines, numbers: An
     return medium.reference(only(dataset, "valid", numbers), "valid")
 
 
+def reference_of(run: Any, dataset: Dataset) -> Any:
+    """The naive reference beside a run's validations; `dataset` is its own."""
+    known = run.record.get("validation") or {}
+    steps = dataset.valid.lengths // dataset.rows_per_step
+    numbers = subset(steps)[: known.get("num_sequences") or len(steps)]
+    return validated_reference(run.medium, dataset, run.metrics(), numbers)
+
+
+def remember_reference(run: Any, dataset: Dataset) -> None:
+    """Put on record what takes no learning, for those who use the run without its data."""
+    run.remember(reference=reference_of(run, dataset)._asdict())
+
+
+def verdict(run: Any) -> str | None:
+    """That a run is no better than the naive reference, as its record has it; None if it is.
+
+    Records of before there was one say nothing.
+    """
+    known, lines = run.record.get("reference"), run.metrics()
+    return naivety(_best_of(lines), Reference(**known)) if known and lines else None
+
+
 def only(dataset: Dataset, split: str, numbers: Sequence[int]) -> Dataset:
     """The data set with these sequences alone in one of its splits."""
     parts = {name: dataset.split(name) for name in SPLITS}
@@ -202,6 +226,10 @@ class TrainingRange:
         low, high = (
             np.atleast_1d(np.asarray(record[name], np.float64)) for name in ("low", "high")
         )
+        # A column that is told by its changes has a range of these, and none of its own.
+        moves = [(f.get("transform") or {}).get("change_scale") for f in record.get("families", ())]
+        if record["columns"] and any(moves):
+            low = np.where([bool(move) for move in moves], np.nan, low)
         return TrainingRange(low, high, tuple(record["columns"]))
 
     def outside(self, rows: np.ndarray) -> dict[str, str]:

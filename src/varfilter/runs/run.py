@@ -17,7 +17,7 @@ import numpy as np
 from varfilter import distributions
 from varfilter._files import remove_abandoned
 from varfilter._programs import kept_shapes
-from varfilter.data.dataset import SPLITS, Dataset, Family, Scaling
+from varfilter.data.dataset import SPLITS, Dataset, Family, Scaling, Transform
 from varfilter.data.ragged import Ragged
 from varfilter.devices import is_first_process
 from varfilter.experiments.experiment import Experiment, as_json, differences, from_json
@@ -169,7 +169,8 @@ class Run:
                 " anew, or filter other data with the run."
             )
         try:
-            dataset = load(self.experiment.data)
+            source = self.experiment.data
+            dataset = load(self.medium.as_recorded(source, self.template.schema))
         except FileNotFoundError as error:
             raise FileNotFoundError(
                 f"The data of the run {str(self.folder)!r} are not where they were. {error} Put"
@@ -357,6 +358,7 @@ def data_record(dataset: Dataset) -> dict[str, Any]:
                 "width": family.width,
                 "low": family.low,
                 "high": family.high,
+                "transform": None if family.transform is None else vars(family.transform),
             }
             for family in dataset.families
         ],
@@ -375,7 +377,14 @@ def data_record(dataset: Dataset) -> dict[str, Any]:
 def data_template(record: dict[str, Any]) -> Dataset:
     """The data set of a record without a single sequence: what models are built for."""
     families = tuple(
-        Family(getattr(distributions, f["distribution"]), f["width"], f["low"], f["high"])
+        Family(
+            getattr(distributions, f["distribution"]),
+            f["width"],
+            f["low"],
+            f["high"],
+            # Records of before there were any have none.
+            Transform(**f["transform"]) if f.get("transform") else None,
+        )
         for f in record["families"]
     )
     empty = Ragged(np.zeros((0, *record["row_shape"]), record["dtype"]), np.zeros(0, np.int64))

@@ -12,9 +12,8 @@ from varfilter.data.dataset import Dataset, Family
 from varfilter.experiments.settings import Bound, filter_with
 from varfilter.filters import AbstractFilter, ParticleFilter, VariationalFilter
 from varfilter.inference import Iterative
-from varfilter.runs.metrics import judgements, validated_reference
+from varfilter.runs.metrics import judgements, reference_of
 from varfilter.runs.run import Run
-from varfilter.runs.validation import subset
 from varfilter.training.evaluation import Evaluation, HeldOut
 
 
@@ -73,12 +72,7 @@ def score_run(
 
 def judged_run(run: Run, dataset: Dataset) -> list[str]:
     """What is bad about a run that has ended, a sentence each; `dataset` is its own."""
-    lines = run.metrics()
-    known = run.record.get("validation") or {}
-    steps = dataset.valid.lengths // dataset.rows_per_step
-    numbers = subset(steps)[: known.get("num_sequences") or len(steps)]
-    reference = validated_reference(run.medium, dataset, lines, numbers)
-    return judgements(lines, reference)
+    return judgements(run.metrics(), reference_of(run, dataset))
 
 
 def score_particles(

@@ -21,6 +21,7 @@ import jax.numpy as jnp
 from varfilter.data.dataset import Dataset
 from varfilter.experiments.experiment import Experiment, differences
 from varfilter.runs.checkpointing import Checkpointing, Found, Standing, newest_standing
+from varfilter.runs.metrics import remember_reference
 from varfilter.runs.run import Progress, Run
 from varfilter.runs.training import (
     SECONDS_PER_DISPATCH,
@@ -187,6 +188,7 @@ class SeveralTraining(Iterator[Events]):
                     for member, reason in group.reasons_to_stop(standings).items():
                         standing = standings.pop(member)
                         saving.save(member)
+                        remember_reference(self.runs[member], self.dataset)
                         yield group.events({member: Stopped(reason, standing.step, standing.best)})
                     if not standings:
                         break

@@ -20,6 +20,7 @@ from varfilter.runs.checkpointing import (
     Standing,
     newest_standing,
 )
+from varfilter.runs.metrics import remember_reference
 from varfilter.runs.run import Progress, Run
 from varfilter.runs.validation import Validation, ValidationPart
 from varfilter.training.evaluation import Evaluation
@@ -173,6 +174,8 @@ class Training(Iterator[Event]):
                     yield event
             finally:
                 checkpointing.save()
+            if is_first_process():
+                remember_reference(self.run, self.dataset)
             yield Stopped(reason, standing.step, standing.best)
 
 

@@ -6,7 +6,7 @@ Nothing here knows of files or of time grids.
 import datetime as dt
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Literal
@@ -275,11 +275,18 @@ def require_resolved(name: str, kind: str, training: np.ndarray) -> None:
         )
 
 
-def scaling_of(kinds: Iterable[str], training: np.ndarray) -> Scaling:
-    """Standardising by column; what is binary stays 0 and 1."""
+def scaling_of(
+    kinds: Mapping[str, str], training: np.ndarray, motions: Mapping[str, str]
+) -> Scaling:
+    """Standardising by column; what is binary stays 0 and 1.
+
+    A column that is told by its logarithm is only divided: 0 must stay 0.
+    """
     fitted = Scaling.standardizing(training, axis=0)
-    binary = np.array([kind == "binary" for kind in kinds])
-    return Scaling(np.where(binary, 0.0, fitted.offset), np.where(binary, 1.0, fitted.scale))
+    binary = np.array([kind == "binary" for kind in kinds.values()])
+    logs = np.array([motions.get(name, "").startswith("log") for name in kinds])
+    offset = np.where(binary | logs, 0.0, fitted.offset)
+    return Scaling(offset, np.where(binary, 1.0, fitted.scale))
 
 
 def family_of(kind: str, offset: float, scale: float) -> Family:

@@ -7,7 +7,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from varfilter.data.dataset import SPLITS, Dataset
+from varfilter.data.dataset import SPLITS, Dataset, Family, Scaling
+from varfilter.data.ragged import Ragged
 from varfilter.data.tables.columns import (
     KINDS,
     family_of,
@@ -34,8 +35,16 @@ from varfilter.data.tables.layout import (
     splits_sequences,
     widened,
 )
+from varfilter.data.tables.motion import (
+    MOTIONS,
+    Motion,
+    motion_notes,
+    transform_of,
+    usual_motion,
+)
 from varfilter.data.tables.schema import (
     Points,
+    Steps,
     TableSchema,
     grid_points,
     gridded,
@@ -91,6 +100,11 @@ def read_table(
     - `kinds`: `numeric`, `binary` or `count` by column. Not given: booleans, or at least
       20 zeros and ones and both, are binary; at least 20 whole numbers from 0 to 1000, three
       or more of them different, are counts; all else is numeric.
+      Or how a column is told to the model: `level`, as it is; `change`, by its change since the
+      step before; `log` and `log-change`, by its logarithm, or by the change of that. Not given: a
+      column that does not come back to a mean is told by its change, and by the change of its
+      logarithm if it grows by proportion (`data/tables/motion.py` has the rule); all else as it
+      is. Both may be given, as "count change".
     - `split`: whole sequences (drawn with `seed`) if there are three or more, else each
       sequence's first rows for training, then those for validation, then for test;
       `sequence` or `time` says which. `fractions` are of sequences, or of rows.
@@ -131,7 +145,8 @@ def read_table(
 
     rows, names, empty = _observed(rows, tuple(values), training, named=columns is not None)
     left_out |= empty
-    kinds_of = _kinds(rows, names, training, dict(kinds or {}), left_out)
+    given_kinds, given_motions = _given(dict(kinds or {}), names, left_out)
+    kinds_of = _kinds(rows, names, training, given_kinds)
     for name, column in zip(names, rows.values.T, strict=True):
         require_resolved(name, kinds_of[name], column[training])
 
@@ -147,20 +162,21 @@ def read_table(
     )
     steps = gridded(rows, known_rows.values, clock, grid_step, points, known_inputs)
     split_rows = {name: steps[name].rows for name in SPLITS}
+    goes_on = not splits_sequences(rows, split)
+    motions = _motions(kinds_of, steps["train"], given_motions, goes_on=goes_on)
+    _require_positive(rows, names, motions, given_motions)
+    words = {name: motion.word for name, motion in motions.items() if motion.word != "level"}
     schema = TableSchema(
-        kinds_of, layout, clock.seconds(grid_step), left_out, num_merged, known_inputs
+        kinds_of, layout, clock.seconds(grid_step), left_out, num_merged, known_inputs, words
     )
-    scaling = scaling_of(kinds_of.values(), split_rows["train"].values)
-    offsets, scales = np.asarray(scaling.offset), np.asarray(scaling.scale)
+    scaling = scaling_of(kinds_of, split_rows["train"].values, words)
+    families = _families(kinds_of, words, scaling, split_rows["train"])
     return Dataset(
         name=Path(source).name.split(".")[0] if isinstance(source, str | Path) else "table",
         train=split_rows["train"],
         valid=split_rows["valid"],
         test=split_rows["test"],
-        family=tuple(
-            family_of(kinds_of[name], float(offset), float(scale))
-            for name, offset, scale in zip(names, offsets, scales, strict=True)
-        ),
+        family=families,
         scaling=scaling,
         names={s: tuple(rows.names[i] for i, _, _ in parts[s]) for s in SPLITS if rows.names},
         columns=names,
@@ -175,7 +191,8 @@ def read_table(
             inferred=step is None,
             by_sequence=splits_sequences(rows, split),
             chosen_calendar=calendar is not None,
-        ),
+        )
+        + tuple(motion_notes(motions)),
         input_names=known_inputs.names,
         inputs={name: steps[name].us for name in SPLITS} if known_inputs.names else {},
     )
@@ -237,23 +254,94 @@ def _observed(
     return replace(rows, values=rows.values[:, seen], forms=forms), kept, reasons
 
 
-def _kinds(
-    rows: Rows,
-    names: tuple[str, ...],
-    training: np.ndarray,
-    given: dict[str, str],
-    left_out: dict[str, str],
-) -> dict[str, str]:
-    """The kind of each column: as given, or from the training rows; all rows must agree."""
-    for name, kind_of in given.items():
+def _given(
+    given: dict[str, str], names: tuple[str, ...], left_out: dict[str, str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """The kinds and the motions that were given, by column."""
+    kinds: dict[str, str] = {}
+    motions: dict[str, str] = {}
+    for name, text in given.items():
         if name in left_out:
             raise ValueError(f"`kinds` names {name!r}, which is left out: {left_out[name]}.")
         if name not in names:
             raise unknown("kinds", name, names)
-        if kind_of not in KINDS:
+        words = text.split() if isinstance(text, str) else [text]
+        for word in words:
+            found = kinds if word in KINDS else motions
+            if word not in (*KINDS, *MOTIONS) or name in found:
+                raise ValueError(
+                    f"`kinds[{name!r}]` must be one of {', '.join(KINDS)}, or one of"
+                    f" {', '.join(MOTIONS)}, or one of each; got {text!r}."
+                )
+            found[name] = word
+        if motions.get(name, "").startswith("log"):
+            kinds.setdefault(name, "numeric")  # whole numbers have logarithms too
+    return kinds, motions
+
+
+def _motions(
+    kinds: dict[str, str], training: Steps, given: dict[str, str], *, goes_on: bool
+) -> dict[str, Motion]:
+    """How each column is told to a model: as given, or by what the training rows do."""
+    found: dict[str, Motion] = {}
+    for i, (name, kind) in enumerate(kinds.items()):
+        word = given.get(name)
+        if word not in (None, "level") and kind == "binary":
             raise ValueError(
-                f"`kinds[{name!r}]` must be one of {', '.join(KINDS)}; got {kind_of!r}."
+                f"`kinds[{name!r}]` is {word!r}, but the column is binary, of 0 and 1: it has no"
+                " changes to predict. Leave it out, or give 'numeric' with it."
             )
+        if word in ("log", "log-change") and kind == "count":
+            raise ValueError(
+                f"`kinds[{name!r}]` is {word!r}, but the column is a count, whose levels have"
+                f" probabilities: their logarithms have no bins. Give 'numeric {word}' or 'change'."
+            )
+        if word is None:
+            sequences = [rows[:, i] for rows in training.rows]
+            found[name] = usual_motion(kind, sequences, list(training.us), goes_on=goes_on)
+        else:
+            found[name] = Motion(word)
+    return found
+
+
+def _require_positive(
+    rows: Rows, names: tuple[str, ...], motions: dict[str, Motion], given: dict[str, str]
+) -> None:
+    """Refuse a value that has no logarithm in a column that is told by it."""
+    for name, column in zip(names, rows.values.T, strict=True):
+        word = motions[name].word
+        bad = np.flatnonzero(column <= 0) if word.startswith("log") else np.zeros(0, np.int64)
+        if bad.size:
+            why = "" if name in given else " (it grows by proportion in the training rows)"
+            fix = "Correct it, or give" if name in given else "Give"
+            raise ValueError(
+                f"Column `{name}` is predicted by its logarithm{why}, but has"
+                f" {column[bad[0]]:g}{rows.at(int(bad[0]))}. {fix} `kinds={{{name!r}: 'change'}}`."
+            )
+
+
+def _families(
+    kinds: dict[str, str], words: dict[str, str], scaling: Scaling, training: Ragged
+) -> tuple[Family, ...]:
+    """The family of each column, and how a model is told of it."""
+    offsets, scales = np.asarray(scaling.offset), np.asarray(scaling.scale)
+    found = []
+    for i, (name, kind) in enumerate(kinds.items()):
+        offset, scale = float(offsets[i]), float(scales[i])
+        family = family_of(kind, offset, scale)
+        if name in words:
+            sequences = [(np.asarray(rows[:, i], np.float64) - offset) / scale for rows in training]
+            largest = max(float(np.nanmax(np.abs(training.values[:, i]))), abs(offset))
+            finest = float(np.spacing(np.float32(largest))) / scale
+            family = replace(family, transform=transform_of(words[name], sequences, finest))
+        found.append(family)
+    return tuple(found)
+
+
+def _kinds(
+    rows: Rows, names: tuple[str, ...], training: np.ndarray, given: dict[str, str]
+) -> dict[str, str]:
+    """The kind of each column: as given, or from the training rows; all rows must agree."""
     kinds: dict[str, str] = {}
     for name, form, column in zip(names, rows.forms, rows.values.T, strict=True):
         kinds[name] = given.get(name) or infer_kind(column[training], form)

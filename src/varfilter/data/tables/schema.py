@@ -57,6 +57,7 @@ class TableSchema:
     - `step`: the distance of two rows in time, in seconds between dates; None: rows are steps.
     - `inputs`: what is known of each step before it comes.
     - `left_out`: why a column of the first table is no observation, by column.
+    - `motions`: change, log or log-change, of the columns that a model is not told as they are.
     - `num_merged`: rows of the first table that lost a value to a later one at the same step.
     """
 
@@ -66,6 +67,7 @@ class TableSchema:
     left_out: dict[str, str] = field(default_factory=dict)
     num_merged: int = 0
     inputs: KnownInputs = field(default_factory=KnownInputs)
+    motions: dict[str, str] = field(default_factory=dict)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -197,6 +199,7 @@ class TableSchema:
         """The schema as plain JSON, for the record of a run."""
         return {
             "kinds": self.kinds,
+            "motions": self.motions,
             "time": self.layout.clock.column,
             "is_date": self.layout.clock.is_date,
             "sequence": self.layout.sequence,
@@ -212,7 +215,9 @@ class TableSchema:
         clock = Clock(known["time"], known["is_date"])
         layout = Layout(clock, known["sequence"], long)
         inputs = KnownInputs.from_json(known.get("inputs"))
-        return TableSchema(known["kinds"], layout, known["step"], inputs=inputs)
+        # Records of before there were motions have every column as it is.
+        motions = known.get("motions", {})
+        return TableSchema(known["kinds"], layout, known["step"], inputs=inputs, motions=motions)
 
 
 def _read(source: Any, as_text: tuple[str, ...]) -> Columns:
