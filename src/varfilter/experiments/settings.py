@@ -44,9 +44,9 @@ from varfilter.learning import EndToEnd, TimeParallel
 from varfilter.learning.dropout import Dropout, require_rate
 from varfilter.model import AbstractModel
 from varfilter.models import SRNN, SVG, VRNN
+from varfilter.training.augmentation import Thinning, Transposition
 from varfilter.training.stacking import numbered
-from varfilter.training.transposition import Transposition
-from varfilter.training.updates import Annealing, Thinning
+from varfilter.training.updates import Annealing
 
 Bound = Literal["elbo", "iwae", "fivo"]
 Gradient = Literal["fixed-ancestors", "scored-ancestors"]

@@ -31,9 +31,9 @@ from varfilter.runs.training import (
     Validating,
     Work,
 )
+from varfilter.training.augmentation import Transposition
 from varfilter.training.checkpoints import kept_checkpoints
 from varfilter.training.stacking import stacked, unstacked
-from varfilter.training.transposition import Transposition
 from varfilter.training.updates import Fitted, fit_stacked
 
 # The numbers in which runs of one program may differ, as they are called on the command line.

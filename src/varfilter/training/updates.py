@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
-from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
+from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
-from varfilter._arguments import require_fraction, require_key, require_positive
+from varfilter._arguments import require_key, require_positive
 from varfilter._programs import kept_jit
 from varfilter.data.batches import Batch, RandomWindows, prefetched
 from varfilter.devices import (
@@ -28,43 +28,7 @@ from varfilter.devices import (
     using_mesh,
 )
 from varfilter.learning import EndToEnd, LearnerState, Metrics, TimeParallel
-from varfilter.training.transposition import Transposition
-
-
-class Thinning(eqx.Module):
-    """How much is hidden: a share of the elements, and gaps of 1 to `longest_gap` whole steps.
-
-    A model that is always shown all of the past learns to predict one step ahead, too surely
-    where the rows are few. Behind a gap it is scored on several, with its own predictions for a
-    past, as when it forecasts.
-    """
-
-    elements: float = 0.1
-    gaps: float = 0.04
-    longest_gap: int = eqx.field(default=5, static=True)
-
-    def __check_init__(self):
-        require_fraction("elements", self.elements, "It is the share of elements to hide.")
-        require_fraction("gaps", self.gaps, "It is the chance that a gap begins at a step.")
-        require_positive("longest_gap", self.longest_gap)
-
-    def __call__(self, batch: Batch, key: PRNGKeyArray) -> Batch:
-        """Put NaN where something of the batch is hidden; `gaps` is the chance that one begins."""
-        key_elements, key_steps = jax.random.split(key)
-        hidden = jax.random.uniform(key_elements, batch.xs.shape) < self.elements
-        steps = self._in_gaps(batch.xs.shape[:2], key_steps)
-        steps = steps.reshape(steps.shape + (1,) * (batch.xs.ndim - 2))
-        return batch._replace(xs=jnp.where(hidden | steps, jnp.nan, batch.xs))
-
-    def _in_gaps(self, shape: tuple[int, ...], key: PRNGKeyArray) -> Bool[Array, "batch time"]:
-        key_begin, key_length = jax.random.split(key)
-        begins = jax.random.uniform(key_begin, shape) < self.gaps
-        length = jax.random.randint(key_length, shape, 1, self.longest_gap + 1)
-        step = jnp.arange(shape[1])[None]
-        # The first step after all gaps that have begun so far.
-        end = jax.lax.cummax(jnp.where(begins, step + length, 0), axis=1)
-        return step < end
-
+from varfilter.training.augmentation import Thinning, Transposition
 
 Learner = TimeParallel | EndToEnd
 Weight = Callable[[Int[Array, ""]], Float[Array, ""]]
