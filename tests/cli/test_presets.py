@@ -133,6 +133,18 @@ def test_the_guess_is_corrected_once_by_the_first_updates(music, capsys):
     assert said.count("measured") == 1
 
 
+def test_a_validation_is_no_update(music, capsys):
+    experiment = own_experiment(source_of(music))
+    plan = plan_run(experiment, load(experiment.data))
+    correction = Correction(plan)
+    # Fifty updates a second but for the validation, which compiles for a minute.
+    times = [(50, 1.0), (100, 2.0), None, (150, 63.0), *((50 * n, 60.0 + n) for n in range(4, 9))]
+    for each in times:
+        event = None if each is None else Updated(each[0], 10_000, 1, 150, None, 0, each[1])
+        correction.show(event)
+    assert "20 ms an update" in capsys.readouterr().err
+
+
 def test_a_run_says_it_before_its_first_update(unbroken):
     _, _, err = unbroken
     said, _, later = err.partition("epoch 1, step ")

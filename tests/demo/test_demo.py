@@ -2,6 +2,10 @@
 
 import json
 import re
+import signal
+import subprocess
+import sys
+import time
 
 import pytest
 
@@ -18,6 +22,22 @@ def run(out, *options, is_optimized=False):
 def demo(tmp_path_factory):
     # Optimized, as its users run it: it computes for longer than it compiles.
     return run(tmp_path_factory.mktemp("demo") / "page", is_optimized=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seconds", [2, 20, 60])
+def test_it_can_be_interrupted_at_any_time(seconds, tmp_path):
+    """Also while both of its threads are inside the compiler, which used to abort the process."""
+    child = subprocess.Popen(
+        [sys.executable, "-m", "varfilter", "demo", "--out", str(tmp_path / "page")],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    time.sleep(seconds)
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=30)
+    assert child.returncode == 130, err
+    assert "Traceback" not in err
+    assert "FATAL" not in err
 
 
 @pytest.mark.slow

@@ -7,7 +7,13 @@ import pytest
 
 from refusals import refuses
 from studies import SEEDS, SONGS, drawn, write_cell
-from varfilter.report.study import difference, read_cells, study_markdown, study_numbers
+from varfilter.report.study import (
+    difference,
+    read_cells,
+    study_lines,
+    study_markdown,
+    study_numbers,
+)
 
 
 @pytest.fixture
@@ -61,6 +67,9 @@ def test_the_table_has_the_numbers_of_the_files_and_the_papers(folder):
     assert lines[4].split(" | ")[4] == f"{want:.3f}*"
     assert lines[5].split(" | ")[4] == f"{rows[3]['nats']:.3f}"
     assert "time was up" in lines[-1]
+    shown = study_lines(cells)
+    assert all(len(line) <= 80 for line in shown)
+    assert f"{want:.3f} ({rows[2]['seed_error']:.3f})*" in shown[3]
 
 
 def test_cells_of_other_songs_are_not_compared(folder):

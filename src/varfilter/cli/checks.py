@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import tyro
 
 from varfilter._text import tell
-from varfilter.cli.exits import refusals
+from varfilter.cli.exits import Stopping, refusals
 from varfilter.cli.options import Command, Number, RunFolder
 
 
@@ -44,7 +44,10 @@ class Demo(Command):
             tell(f"`--seed` must lie in [0, 2^32); got {self.seed}.")
             return 2
         try:
-            run_demo(self.out, self.seed, effort=0.05 if self.quick else 1.0)
+            # Its two worlds have a thread each: one that is inside the compiler when the
+            # interpreter ends would abort the process.
+            with Stopping():
+                run_demo(self.out, self.seed, effort=0.05 if self.quick else 1.0)
         except OSError as error:
             message = f"`--out {self.out}`: cannot write there ({error}). Give another folder."
             tell(message)

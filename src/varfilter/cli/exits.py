@@ -138,6 +138,9 @@ class Stopping:
         self.is_alone = True
         self._save: Callable[[], None] | None = None
         self._farewell: Callable[[], str] = lambda: "Stopped; there was nothing to save."
+        # Prints above a picture that is drawn again and again; written past it, a line would be
+        # drawn over, and the picture be left twice.
+        self.print_above: Callable[[str], Any] | None = None
         # Held by whoever ends the process.
         self._ending = threading.Lock()
         self._before: dict[int, Any] = {}
@@ -189,7 +192,11 @@ class Stopping:
             return
         self.is_asked = True
         if self._save is not None or not self.is_alone:
-            self._say(2, "\nStopping after these updates; again to stop at once.")
+            notice = "Stopping after these updates; again to stop at once."
+            if self.print_above is None:
+                self._say(2, f"\n{notice}")
+            else:
+                self.print_above(notice)
             if self._received(PATIENCE if self.is_alone else None) == b"":
                 return
         self._end()

@@ -1,6 +1,7 @@
 """What `train` says before it starts, and what it corrects of that after the first updates."""
 
 import shutil
+import statistics
 import sys
 import textwrap
 from typing import Any
@@ -49,28 +50,36 @@ def say(lines: list[tuple[str, str]], file: Any = None) -> None:
 
 
 class Correction:
-    """Watches the first updates, and says once what they really take."""
+    """Watches the first updates, and says once what they really take.
+
+    Only the time from one dispatch of updates to the next counts, with nothing between them: a
+    validation, and whatever is compiled for it, is none of it. The first dispatch compiles, and so
+    does one of another length: the median of an update leaves them out.
+    """
 
     def __init__(self, plan: Any):
         self.plan = plan
-        self.first: Any = None
+        self.before: Any = None
+        self.num_timed, self.seconds = 0, 0.0
+        self.paces: list[float] = []
         self.is_said = False
 
     def show(self, event: Any) -> None:
         """Look at an event of training; say it when enough updates were timed."""
         from varfilter.runs.training import Updated
 
-        if self.is_said or not isinstance(event, Updated):
+        before, self.before = self.before, event if isinstance(event, Updated) else None
+        if self.is_said or before is None or self.before is None:
             return
-        # The first dispatch compiles.
-        if self.first is None:
-            self.first = event
+        updates, seconds = event.step - before.step, event.seconds - before.seconds
+        if updates < 1:
             return
-        updates, seconds = event.step - self.first.step, event.seconds - self.first.seconds
-        if updates < NUM_TIMED or seconds < SECONDS_TIMED:
+        self.num_timed, self.seconds = self.num_timed + updates, self.seconds + seconds
+        self.paces.append(seconds / updates)
+        if self.num_timed < NUM_TIMED or self.seconds < SECONDS_TIMED:
             return
         self.is_said = True
-        say([("measured", self._words(seconds / updates, event.step))])
+        say([("measured", self._words(statistics.median(self.paces), event.step))])
 
     def _words(self, seconds: float, step: int) -> str:
         import jax

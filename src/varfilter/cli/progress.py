@@ -17,6 +17,7 @@ from rich.text import Text
 
 from varfilter._arguments import require_library
 from varfilter._text import printable, tell
+from varfilter.cli.exits import Stopping
 from varfilter.cli.options import TrainOptions
 from varfilter.cli.overview import Correction, say
 from varfilter.runs.metrics import collapse, rise
@@ -32,13 +33,16 @@ Show = Callable[[Event], Stopped | None]
 
 
 @contextmanager
-def shown_by(run: Run, options: TrainOptions, plan: Plan | None = None) -> Iterator[Show]:
+def shown_by(
+    run: Run, options: TrainOptions, stopping: Stopping, plan: Plan | None = None
+) -> Iterator[Show]:
     """A function that shows an event, and returns it if it is the end.
 
     What the `plan` expected is corrected once the first updates have shown their pace.
     """
     console = Console(stderr=True)
     with ExitStack() as stack:
+        stack.enter_context(printing_above(console, stopping))
         viewers: list[Any] = []
         if options.tensorboard:
             viewers.append(stack.enter_context(scalars(run)))
@@ -57,6 +61,17 @@ def shown_by(run: Run, options: TrainOptions, plan: Plan | None = None) -> Itera
             return event if isinstance(event, Stopped) else None
 
         yield show
+
+
+@contextmanager
+def printing_above(console: Console, stopping: Stopping) -> Iterator[None]:
+    """Let what is said of a signal be printed above the picture, if there is one."""
+    if console.is_terminal:
+        stopping.print_above = console.print
+    try:
+        yield
+    finally:
+        stopping.print_above = None
 
 
 def print_resumed(event: Any, *, quiet: bool) -> None:
@@ -181,6 +196,9 @@ class _Live:
         return self
 
     def __exit__(self, *error: Any) -> None:
+        # What stays on the screen is where training ended, with no time left.
+        if self.updated is not None:
+            self.live.update(self._picture(self.updated, is_over=True), refresh=True)
         self.live.__exit__(*error)
 
     def show(self, event: Event) -> None:
@@ -201,13 +219,14 @@ class _Live:
             self.live.update(self._picture(self.updated), refresh=True)
             self.last = time.perf_counter()
 
-    def _picture(self, event: Updated) -> Table:
+    def _picture(self, event: Updated, *, is_over: bool = False) -> Table:
         means = jax.tree.map(lambda m: np.mean(m, axis=0), jax.device_get(event.metrics))
         picture = Table.grid(padding=(0, 2))
         rate, left = self.pace.per_second, self.pace.left(event)
         picture.add_row(self.name, f"epoch {event.epoch} of {event.num_epochs}, step {event.step}")
         if rate is not None and left is not None:
-            picture.add_row("pace", f"{rate:.3g} updates/s, {written_duration(left)} left")
+            end = "" if is_over else f", {written_duration(left)} left"
+            picture.add_row("pace", f"{rate:.3g} updates/s{end}")
         parts = f"{means.free_energy:.4f} nats per step"
         if means.kl is not None and means.reconstruction is not None:
             parts += f": reconstruction {means.reconstruction:.4f}, KL {means.kl:.4f}"

@@ -228,7 +228,12 @@ class Reproduce(Command):
 
     def _from_results(self, folder: Path) -> int:
         with refusals(options=self.flags) as refused:
-            from varfilter.report.study import read_cells, study_markdown, study_numbers
+            from varfilter.report.study import (
+                read_cells,
+                study_lines,
+                study_markdown,
+                study_numbers,
+            )
             from varfilter.runs.folder import write_whole
 
             if self.what != "table-3":
@@ -241,7 +246,8 @@ class Reproduce(Command):
             write_whole(self.out / "table-3-study.md", table)
             numbers = json.dumps(study_numbers(cells), indent=1) + "\n"
             write_whole(self.out / "table-3-study.json", numbers)
-            say(*table.splitlines(), "", f"table: {(self.out / 'table-3-study.md').resolve()}")
+            path = (self.out / "table-3-study.md").resolve()
+            say(*study_lines(cells), "", f"table: {path}")
         return refused.code
 
     def command(self) -> str:
@@ -322,7 +328,7 @@ def _watched(stopping: Stopping, command: Reproduce, run: Any, events: Any) -> I
 
     tell("", f"{run.experiment.name}:")
     stopping.save_with(events.leave, lambda: f"Stopped, and saved. To go on: {command.command()}")
-    with shown_by(run, TrainOptions(max_updates=command.max_updates)) as show:
+    with shown_by(run, TrainOptions(max_updates=command.max_updates), stopping) as show:
 
         def seen(event: Any) -> bool:
             if stopping.is_asked and not isinstance(event, Stopped):

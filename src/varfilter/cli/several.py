@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 from varfilter._arguments import require_positive
 from varfilter._text import pasteable, printable, say, tell
@@ -23,6 +24,7 @@ from varfilter.cli.progress import (
     SECONDS_PER_PICTURE,
     Pace,
     print_resumed,
+    printing_above,
     scalars,
     scored_part,
     written_duration,
@@ -70,7 +72,7 @@ def train_seeds(target: Target, options: TrainOptions, stopping: Stopping) -> in
     stopped: dict[int, Stopped] = {}
     try:
         # Closed before anything else: what was learned is saved.
-        with _shown_by(runs, options, plan) as show, closing(events):
+        with _shown_by(runs, options, stopping, plan) as show, closing(events):
             for event in events:
                 found = {m: e for m, e in enumerate(event) if isinstance(e, Stopped)}
                 if stopping.is_asked and len(stopped) + len(found) < len(runs):
@@ -167,11 +169,12 @@ def _mean_and_spread(values: Sequence[float]) -> str:
 
 @contextmanager
 def _shown_by(
-    runs: Sequence[Run], options: TrainOptions, plan: Any
+    runs: Sequence[Run], options: TrainOptions, stopping: Stopping, plan: Any
 ) -> Iterator[Callable[[Events], None]]:
     """A function that shows what happened to each run."""
     console = Console(stderr=True)
     with ExitStack() as stack:
+        stack.enter_context(printing_above(console, stopping))
         writers = [stack.enter_context(scalars(run)) for run in runs if options.tensorboard]
         viewers: list[Any] = []
         if not options.quiet:
@@ -190,8 +193,8 @@ def _shown_by(
                 print_resumed(Resumed(last, tuple(refused)), quiet=options.quiet)
             for viewer in viewers:
                 viewer.show(events)
-            if correction is not None and (event := _first(events, Updated)) is not None:
-                correction.show(event)
+            if correction is not None:
+                correction.show(next((event for event in events if event is not None), None))
 
         yield show
 
@@ -310,16 +313,17 @@ class _SeedTable:
         rate, left = self.pace.per_second, self.pace.left(event)
         text = f"epoch {event.epoch} of {event.num_epochs}, step {event.step}"
         if rate is not None and left is not None:
-            text += f"; {rate:.3g} updates/s of all, {written_duration(left)} left"
+            text += f"; {rate:.3g} updates/s of each, {written_duration(left)} left"
         return text
 
-    def _picture(self) -> Table:
+    def _picture(self) -> Group:
         columns = ("train", "valid", "best", "")
         name = printable(self.runs[0].experiment.name)
-        picture = Table(name, *columns, caption=self.what, box=None)
+        picture = Table(name, *columns, box=None)
         for run, row in zip(self.runs, self.rows, strict=True):
             picture.add_row(run.folder.name, *(row.get(column, "") for column in columns))
-        return picture
+        # Not as the table's caption, which would be as narrow as the table.
+        return Group(picture, Text(self.what))
 
 
 class _Warnings:

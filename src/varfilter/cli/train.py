@@ -133,7 +133,7 @@ def _train(target: Target, options: TrainOptions, stopping: Stopping) -> int:
     stopped = None
     try:
         with (
-            shown_by(run, options, plan) as show,
+            shown_by(run, options, stopping, plan) as show,
             # Closed before anything else: what was learned is saved.
             closing(events),
         ):

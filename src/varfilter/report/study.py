@@ -8,6 +8,7 @@ drops out of the difference.
 """
 
 import json
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -149,6 +150,40 @@ def study_markdown(cells: Sequence[Cell]) -> str:
     if any(row["was_cut"] for row in numbers):
         about += " Where a star stands, time was up before the last epoch, or before patience was."
     return "\n".join([*lines, "", about]) + "\n"
+
+
+def study_lines(cells: Sequence[Cell]) -> list[str]:
+    """The table in lines of at most 80 columns: each number with its error over seeds."""
+    head = ("data", "protocol", "method", "seeds", "test", "minus (a)", "paper's")
+    rows = [head]
+    for row in study_numbers(cells):
+        gap = row["difference"] or {}
+        rows.append(
+            (
+                row["data"],
+                PROTOCOLS[row["protocol"]],
+                row["method"],
+                str(row["num_seeds"]),
+                _with_error(row["nats"], row["seed_error"]) + ("*" if row["was_cut"] else ""),
+                _with_error(gap.get("mean"), gap.get("seed_error"), signed=True),
+                "" if row["published"] is None else f"{row['published']:.2f}",
+            )
+        )
+    widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+    about = (
+        "Nats per scored step of the test part, the mean over seeds, and in brackets its standard"
+        " error over seeds; (a) is the baseline of the same protocol, on the same songs. Only the"
+        " cells that were trained so far are here."
+    )
+    return [*lines, "", *textwrap.wrap(about, 79)]
+
+
+def _with_error(value: float | None, error: float | None, *, signed: bool = False) -> str:
+    return _number(value, signed=signed) + ("" if error is None else f" ({_number(error)})")
 
 
 def _row(row: dict[str, Any]) -> list[str]:
