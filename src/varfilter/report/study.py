@@ -155,7 +155,7 @@ def study_markdown(cells: Sequence[Cell]) -> str:
 def study_lines(cells: Sequence[Cell]) -> list[str]:
     """The table in lines of at most 80 columns: each number with its error over seeds."""
     head = ("data", "protocol", "method", "seeds", "test", "minus (a)", "paper's")
-    rows = [head]
+    rows: list[tuple[str, ...]] = [head]
     for row in study_numbers(cells):
         gap = row["difference"] or {}
         rows.append(
