@@ -85,6 +85,10 @@ def test_a_bad_best_is_refused_and_written_again(run):
     assert code == 0
     assert "It is written again" in err
     metadata, arrays = _saved.read(best, CHECKPOINT)
+    # The naive reference came on record when training had ended.
+    manifest = json.loads(metadata.pop("manifest"))
+    assert manifest["record"].pop("reference")["nats"] > 0
+    assert manifest == json.loads(whole[0].pop("manifest"))
     assert metadata == whole[0]
     assert {n: a.tobytes() for n, a in arrays.items()} == {
         n: a.tobytes() for n, a in whole[1].items()

@@ -44,7 +44,8 @@ def test_the_commands_of_our_results_make_those_runs():
     rows = re.findall(
         r"^\| `(\S+)` \| `varfilter train (.*?)`", (folder / "README.md").read_text(), re.M
     )
-    assert {name for name, _ in rows} == {path.name for path in folder.iterdir() if path.is_dir()}
+    # Those of several seeds have commands of their own (`test_results.py`).
+    assert {name for name, _ in rows} == {path.parent.name for path in folder.glob("*/run.json")}
     for name, words in rows:
         word, *rest = shlex.split(words)
         meant = overridden(meant_by(word), rest)[0]

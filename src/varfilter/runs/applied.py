@@ -222,17 +222,20 @@ def forecast_data(
         run, seed=seed, num_particles=num_particles,
         num_samples=num_samples, levels=require_levels(levels),
     )  # fmt: skip
-    if (naive := verdict(run)) is not None:
-        _warn(naive)
     plan = run.medium.plan(run.template, inputs)
     sequences = new_sequences(run.template, run.experiment.data, data)
     sequences = applied.inspected(sequences, _warn)
-    cut = (run.medium.ahead(run.template, each, horizon, plan) for each in sequences)
-    return (
-        row
-        for sequence, ahead in cut
-        for row in applied.forecast_rows(_last_belief(applied, sequence), sequence.name, ahead)
-    )
+
+    def rows() -> Iterator[Row]:
+        naive = verdict(run)
+        for each in sequences:
+            sequence, ahead = run.medium.ahead(run.template, each, horizon, plan)
+            if naive is not None:  # once, and only of data that were read
+                _warn(naive)
+                naive = None
+            yield from applied.forecast_rows(_last_belief(applied, sequence), sequence.name, ahead)
+
+    return rows()
 
 
 def sample_run(
