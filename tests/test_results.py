@@ -10,7 +10,7 @@ import pytest
 
 from commands import refuse, succeed
 from studies import drawn, write_cell
-from varfilter.report.study import read_cells, study_markdown
+from varfilter.report.study import read_cells, study_lines, study_markdown
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results"
@@ -108,8 +108,9 @@ def test_the_command_makes_the_table_of_a_folder(tmp_path):
         write_cell(tmp_path / "cells", f"srnn-jsb-{method}-paper", drawn(rng, effect)[:2, :5])
     words = ("reproduce", "table-3", "--out", str(tmp_path), "--from-results")
     out = succeed(*words, str(tmp_path / "cells")).out
-    table = study_markdown(read_cells(tmp_path / "cells"))
-    assert table in out
+    cells = read_cells(tmp_path / "cells")
+    table = study_markdown(cells)
+    assert "\n".join(study_lines(cells)) in out
     assert "| 7.10 |" in table
     assert (tmp_path / "table-3-study.md").read_text() == table
     rows = json.loads((tmp_path / "table-3-study.json").read_text())
