@@ -23,6 +23,12 @@ def pasteable(*words: str | Path) -> str:
     return shlex.join(map(str, words))
 
 
+def count(number: int | float, unit: str) -> str:
+    """A number with its unit, in the plural where there is not just one: 1 step, 2 steps."""
+    shown = f"{number:.4g}" if isinstance(number, float) else f"{number:,}"
+    return f"{shown} {unit}" + ("" if shown == "1" else "s")
+
+
 def say(*lines: Any) -> None:
     """Write lines of a command's result to standard output."""
     for line in lines:

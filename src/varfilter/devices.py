@@ -19,6 +19,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from varfilter import _saved
 from varfilter._arguments import kind, require_positive
+from varfilter._text import count
 
 T = TypeVar("T")
 
@@ -113,8 +114,8 @@ def require_mesh(mesh: Any, batch_size: int) -> Mesh:
         )
     if batch_size % mesh.size:
         raise ValueError(
-            f"`devices` are {mesh.size}, but the batch has {batch_size} sequences, which they"
-            " cannot share evenly. Use `device_mesh(batch_size)`, or another batch size."
+            f"`devices` are {mesh.size}, but the batch has {count(batch_size, 'sequence')}, which"
+            " they cannot share evenly. Use `device_mesh(batch_size)`, or another batch size."
         )
     return mesh
 

@@ -1,6 +1,7 @@
 """What commands write: nothing that moves a cursor, options by their names, commands to paste."""
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -11,8 +12,13 @@ import pytest
 from commands import PROGRAM, command, refuse, succeed
 from servers import raw_server
 from songs import LAST
-from varfilter._text import pasteable, printable
+from varfilter._text import count, pasteable, printable
 from varfilter.cli.exits import in_options
+from varfilter.cli.options import meant_by, overridden
+from varfilter.cli.overview import overview
+from varfilter.media import load
+from varfilter.runs.plan import plan_run
+from varfilter.runs.run import Run
 
 pytestmark = pytest.mark.usefixtures("as_users_run_it")
 
@@ -26,6 +32,34 @@ def test_text_is_made_visible():
     shown = printable(f"a{HARMFUL}b\udc80")
     assert shown == r"a\x1b[2J\x07\u202e\r\n\x9b31m\u2028\x7fb\udc80"
     assert shown.isprintable()
+
+
+def test_one_of_a_thing_is_no_plural():
+    assert [count(n, "step") for n in (0, 1, 2, 4793)] == [
+        "0 steps",
+        "1 step",
+        "2 steps",
+        "4,793 steps",
+    ]
+    assert [count(x, "epoch") for x in (0.25, 1.0, 4 / 3)] == [
+        "0.25 epochs",
+        "1 epoch",
+        "1.333 epochs",
+    ]
+
+
+def test_a_table_of_one_sequence_and_one_column_is_told_of_in_the_singular(tmp_path):
+    path = tmp_path / "one.csv"
+    path.write_text("a\n" + "\n".join(str(n * n % 7) for n in range(40)) + "\n")
+    words = ("--schedule.batch-size", "1", "--schedule.patience-epochs", "1")
+    experiment, _ = overridden(meant_by(str(path)), words)
+    dataset = load(experiment.data)
+    run = Run.begin(tmp_path / "run", experiment, dataset)
+    lines = overview(run, dataset, plan_run(experiment, dataset, max_updates=1))
+    said = " ".join(text for _, text in lines)
+    for words in ("1 sequence (32 steps) for train", "1 number", "1 update (", "1 window of"):
+        assert words in said
+    assert not re.search(r"\b1 (?!less)[a-z]{2,}s\b", said), said
 
 
 def test_commands_are_the_words_that_a_shell_gives_back():

@@ -66,9 +66,9 @@ def test_a_folder_of_music_says_so(tmp_path):
     assert midi_folder(tmp_path, steps_per_beat=2).notes == (
         "A step is 1/2 of a beat.",
         "1 of 3 files was merged: all parts are on one keyboard.",
-        "1 of 21 notes are off the 88 keys, and left out.",
+        "1 of 21 notes is off the 88 keys, and left out.",
         "2 of 21 notes are of drums, and left out.",
-        "The sustain pedal is ignored, which 1 of 3 files use.",
+        "The sustain pedal is ignored, which 1 of 3 files uses.",
     )
 
 

@@ -50,7 +50,7 @@ def test_bad_sequences_are_refused():
     refuses(lambda: Ragged.of([rows, rows[:0]]), ValueError, "number 1", "at least one row")
     refuses(lambda: Ragged.of([rows, rows[:, :1]]), ValueError, "number 1", "[5, 1]")
     ragged = Ragged(rows, [2, 3])
-    refuses(lambda: ragged[2], IndexError, "2 sequences", "index 2")
+    refuses(lambda: ragged[2], IndexError, "`index`", "2 sequences", "got 2")
     refuses(lambda: ragged[1.0], TypeError, "index", "`1.0`")
     refuses(lambda: ragged["a"], TypeError, "index")
 

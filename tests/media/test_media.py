@@ -330,7 +330,7 @@ def test_sound_is_heard_again_and_clipping_is_counted(tmp_path):
     assert sound.rate == 8000
     np.testing.assert_array_equal(sound.samples, made.train[0])
     xs[0, :3] = [1e6, -1e6, 0.0]
-    with pytest.warns(UserWarning, match="^2 of 40 samples are louder"):
+    with pytest.warns(UserWarning, match="^2 of 40 samples were louder"):
         write_samples(tmp_path / "a.wav", made, [xs])
     assert read_audio(tmp_path / "a.wav").samples[:3].tolist() == [32767, -32768, 3]
     before = (tmp_path / "a.wav").read_bytes()

@@ -77,7 +77,7 @@ def test_a_table_of_free_data_says_so_and_is_resumed(small_paper, tmp_path):
         assert np.isfinite(row["results"]["nats"])
     text = page.read_text(encoding="utf-8")
     assert "OTHER DATA" in text
-    assert "A short try: at most 2 update(s) each" in text
+    assert "A short try: at most 2 updates each" in text
     # Again: what is trained is not trained again, and scores the same.
     told.clear()
     reproduce("table-1", tmp_path, **options)

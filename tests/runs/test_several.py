@@ -128,7 +128,7 @@ def test_one_that_ends_is_left_as_it_is_while_the_others_go_on(world):
     # Nothing was better after the first epoch: three more are its patience at the least.
     assert [end.step for end in ends] == [10, 10, 8]
     assert ends[2].reason == "validation has not improved for 3 epochs"
-    assert ends[0].reason == ends[1].reason == "all 5 epochs are done"
+    assert ends[0].reason == ends[1].reason == "5 epochs, as scheduled"
     for run, end in zip(world.runs, ends, strict=True):
         assert run.metrics()[-1]["step"] == end.step
         assert kept_checkpoints(run.checkpoints)[0][0] == end.step

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from varfilter._text import say, tell
+from varfilter._text import count, say, tell
 from varfilter.cli.exits import naming, refusals
 from varfilter.cli.options import (
     Command,
@@ -227,17 +227,17 @@ def _write(rows: Iterable[Any], out: Path | None) -> None:
     """Write rows to a file, and say so; or to standard output."""
     from varfilter.media import write_rows
 
-    count = 0
+    num_rows = 0
 
     def counted() -> Iterator[Any]:
-        nonlocal count
+        nonlocal num_rows
         for row in rows:
-            count += 1
+            num_rows += 1
             yield row
 
     write_rows(counted(), out)
     if out is not None:
-        tell(f"{count} row{'' if count == 1 else 's'} written to {out}")
+        tell(f"{count(num_rows, 'row')} written to {out}")
 
 
 def _live(applied: Any, *, skip_bad_lines: bool) -> Any:
@@ -256,5 +256,6 @@ def _code_after(live: Any) -> int:
         tell("Stopped there. To leave such lines out and go on: --skip-bad-lines.")
         return 2
     if live.num_bad:
-        tell(f"{live.num_bad} of {live.num_lines} lines were bad, and left out.")
+        verb = "was" if live.num_bad == 1 else "were"
+        tell(f"{live.num_bad:,} of {count(live.num_lines, 'line')} {verb} bad, and left out.")
     return 0

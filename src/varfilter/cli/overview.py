@@ -6,6 +6,7 @@ import sys
 import textwrap
 from typing import Any
 
+from varfilter._text import count
 from varfilter.experiments.costs import VALIDATION, duration
 
 LABEL = 10
@@ -98,11 +99,14 @@ class Correction:
 def _counts(dataset: Any) -> str:
     steps = [int(dataset.split(name).lengths.sum()) // dataset.rows_per_step for name in SPLITS]
     parts = [
-        f"{len(dataset.split(name)):,} for {what} ({count:,} steps)"
-        for name, what, count in zip(SPLITS, ("training", "validation", "test"), steps, strict=True)
+        f"{len(dataset.split(name)):,} for {what} ({count(number, 'step')})"
+        for name, what, number in zip(
+            SPLITS, ("training", "validation", "test"), steps, strict=True
+        )
     ]
     shape = "x".join(map(str, dataset.observation_shape)) or "1"
-    return f"sequences: {', '.join(parts)}; a step is {shape} numbers"
+    numbers = "1 number" if shape == "1" else f"{shape} numbers"
+    return f"sequences: {', '.join(parts)}; a step is {numbers}"
 
 
 def _model(plan: Any) -> str:
@@ -123,15 +127,15 @@ def _training(plan: Any) -> str:
     schedule = plan.experiment.schedule
     epochs = plan.num_updates / plan.updates_per_epoch
     text = (
-        f"{plan.num_updates:,} updates ({epochs:g} epochs of {plan.updates_per_epoch}), each on"
-        f" {schedule.batch_size} windows of {plan.window_steps} steps"
+        f"{count(plan.num_updates, 'update')} ({count(epochs, 'epoch')} of"
+        f" {plan.updates_per_epoch}), each on {count(schedule.batch_size, 'window')} of"
+        f" {count(plan.window_steps, 'step')}"
     )
     if plan.done:
         text += f"; {plan.done:,} are made"
     if schedule.patience_epochs is not None:
-        text += (
-            f"; ends sooner if validation does not improve for {schedule.patience_epochs} epochs"
-        )
+        epochs = count(schedule.patience_epochs, "epoch")
+        text += f"; ends sooner if validation does not improve for {epochs}"
     return text
 
 

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from varfilter._arguments import require_library
-from varfilter._text import printable, tell
+from varfilter._text import count, printable, tell
 from varfilter.cli.exits import Stopping
 from varfilter.cli.options import TrainOptions
 from varfilter.cli.overview import Correction, say
@@ -210,7 +210,7 @@ class _Live:
         if self.updated is None:
             return
         if isinstance(event, Validating):
-            text = f"validating {event.num_sequences:,} of {event.of:,} sequences ..."
+            text = f"validating {event.num_sequences:,} of {count(event.of, 'sequence')} ..."
             self.live.update(Group(self._picture(self.updated), Text(text)), refresh=True)
             return
         # The last validation is always shown: what is printed below the picture agrees with it.
@@ -235,7 +235,7 @@ class _Live:
             prior, *others = (f"{value:.4f}" for value in means.free_energies)
             picture.add_row("by iteration", f"prior {prior}, then {', '.join(others)}")
         norms = f"theta {means.theta_gradient_norm:.3g}, phi {means.phi_gradient_norm:.3g}"
-        picture.add_row("gradients", f"{norms}; {event.num_skipped} updates skipped")
+        picture.add_row("gradients", f"{norms}; {count(event.num_skipped, 'update')} skipped")
         if self.valid is not None:
             nats, best = self.valid["valid"]["nats"], self.valid["best"]
             text = f"last {nats:.4f}, best {best:.4f} nats per step{scored_part(self.valid)}"
@@ -292,8 +292,8 @@ def scalars(run: Run) -> Iterator[_Scalars]:
 
 def scored_part(line: dict[str, Any]) -> str:
     """How much of the validation part was scored, if not all of it."""
-    count, of = line["valid"].get("num_sequences"), line["valid"].get("of")
-    return "" if of in (None, count) else f" ({count:,} of {of:,} sequences)"
+    scored, of = line["valid"].get("num_sequences"), line["valid"].get("of")
+    return "" if of in (None, scored) else f" ({scored:,} of {of:,} sequences)"
 
 
 def written_duration(seconds: float) -> str:

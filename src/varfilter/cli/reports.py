@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from varfilter._text import pasteable, say, tell
+from varfilter._text import count, pasteable, say, tell
 from varfilter.cli import usage
 from varfilter.cli.exits import STOPPED, Stopping, refusals
 from varfilter.cli.options import Command, Number, Particles, RunFolder, Split, TrainOptions, named
@@ -97,13 +97,15 @@ class Evaluate(Command):
             # Kept at once: what follows may take long, and be interrupted.
             write_whole(path, json.dumps(scores, indent=1) + "\n")
             if is_elbo and self.num_particles != 1:
-                count = self.num_particles or run.medium.num_particles
+                num_particles = self.num_particles or run.medium.num_particles
                 seconds = time.perf_counter() - begin
                 tell(
-                    f"Scoring with {count} particles too, up to {count} times as long as the"
-                    f" {seconds:.0f} s so far; --num-particles 1 leaves it out."
+                    f"Scoring with {num_particles} particles too, up to {num_particles} times as"
+                    f" long as the {seconds:.0f} s so far; --num-particles 1 leaves it out."
                 )
-                scores["particle_bound"] = score_particles(run, num_particles=count, **options)
+                scores["particle_bound"] = score_particles(
+                    run, num_particles=num_particles, **options
+                )
                 write_whole(path, json.dumps(scores, indent=1) + "\n")
             if self.json:
                 print(json.dumps(scores, indent=1))
@@ -261,12 +263,13 @@ class Reproduce(Command):
 def _print(scores: dict[str, Any]) -> None:
     bound = scores["bound"]
     if scores["num_particles"] is not None:
-        bound += f" with {scores['num_particles']} particles"
+        bound += f" with {count(scores['num_particles'], 'particle')}"
     if scores["num_iterations"] is not None:
-        bound += f", {scores['num_iterations']} inference iteration(s)"
+        bound += f", {count(scores['num_iterations'], 'inference iteration')}"
+    scored = f"{count(scores['num_sequences'], 'sequence')}, {count(scores['num_steps'], 'step')}"
     say(
         f"{scores['experiment']} at step {scores['step']} on {scores['data']} ({scores['split']}):"
-        f" {scores['num_sequences']} sequences, {scores['num_steps']} steps; {bound}"
+        f" {scored}; {bound}"
     )
     published, density = scores["published"] or {}, scores["density"] or {}
     columns = {"nats per step": scores}
@@ -308,8 +311,8 @@ def _print_last(scores: dict[str, Any], path: Path) -> None:
         density = found["density"] or {}
         also = f"; of densities {_number(density['nats'])}" if density else ""
         say(
-            f"{found['bound']} with {found['num_particles']} particles: {_number(found['nats'])}"
-            f" nats per step ({by_step} with equal weight per step{also})"
+            f"{found['bound']} with {count(found['num_particles'], 'particle')}:"
+            f" {_number(found['nats'])} nats per step ({by_step} with equal weight per step{also})"
         )
     say(f"kept in {path}")
 

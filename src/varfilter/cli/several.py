@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from varfilter._arguments import require_positive
-from varfilter._text import pasteable, printable, say, tell
+from varfilter._text import count, pasteable, printable, say, tell
 from varfilter.cli.exits import STOPPED, Stopping
 from varfilter.cli.options import Target, TrainOptions
 from varfilter.cli.overview import Correction, overview
@@ -95,7 +95,7 @@ def train_seeds(target: Target, options: TrainOptions, stopping: Stopping) -> in
 def _seeds(target: Target, options: TrainOptions, out: Path) -> Sequence[int]:
     """The seeds to train: those that are in the folder, or so many from the given one on."""
     assert options.seeds is not None
-    count = require_positive("--seeds", options.seeds)
+    num_seeds = require_positive("--seeds", options.seeds)
     if options.distributed:
         raise ValueError(
             "`--seeds` trains all in one process, and `--distributed` one run in several. Give one"
@@ -103,18 +103,18 @@ def _seeds(target: Target, options: TrainOptions, out: Path) -> Sequence[int]:
         )
     if is_run(out):
         raise ValueError(
-            f"`--seeds {count}` cannot be given for {str(out)!r}, which is the folder of one run."
-            " Give another `--out`: each seed gets a folder in it."
+            f"`--seeds {num_seeds}` cannot be given for {str(out)!r}, which is the folder of one"
+            " run. Give another `--out`: each seed gets a folder in it."
         )
-    if target.seeds and (count, options.seed) == (len(target.seeds), target.experiment.seed):
+    if target.seeds and (num_seeds, options.seed) == (len(target.seeds), target.experiment.seed):
         return target.seeds
-    seeds = range(options.seed, options.seed + count)
+    seeds = range(options.seed, options.seed + num_seeds)
     begun, new = [], []
     for seed in seeds:
         (begun if is_run(seed_folder(out, seed)) else new).append(seed)
     if new and (ahead := [seed for seed in begun if updates_made(seed_folder(out, seed))]):
         raise ValueError(
-            f"`--seeds {count}`: there are runs of some of these seeds in {str(out)!r} (seed-"
+            f"`--seeds {num_seeds}`: there are runs of some of these seeds in {str(out)!r} (seed-"
             f"{ahead[0]} is at step {updates_made(seed_folder(out, ahead[0]))}), and none of seed"
             f" {new[0]} yet: they cannot begin in one program. Train the new ones by themselves,"
             f" `--seed {new[0]} --seeds {len(new)}`, or all of them with another `--out`."
@@ -307,7 +307,7 @@ class _SeedTable:
 
     def _caption(self, events: Events) -> str:
         if (begun := _first(events, Validating)) is not None:
-            return f"validating {begun.num_sequences:,} of {begun.of:,} sequences ..."
+            return f"validating {begun.num_sequences:,} of {count(begun.of, 'sequence')} ..."
         if (event := self.updated) is None:
             return self.what
         rate, left = self.pace.per_second, self.pace.left(event)

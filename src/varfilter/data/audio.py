@@ -214,8 +214,8 @@ def sound_dataset(
         longest = int(part.lengths.max(initial=0))
         if len(part) and longest < frame_size:
             raise ValueError(
-                f"`frame_size` is {frame_size}, and none of the {len(part)} files for {split} in"
-                f" {str(folder)!r} has so many samples: the longest has {longest}, at {rate} in a"
+                f"`frame_size` is {frame_size}, and no file for {split} in {str(folder)!r}"
+                f" has so many samples: the longest has {longest}, at {rate} in a"
                 " second. Give a smaller `frame_size` or longer files."
             )
     scaling = Scaling.standardizing(parts["train"].values)

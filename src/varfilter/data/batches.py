@@ -15,6 +15,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from varfilter._arguments import kind, require_all_positive, require_key, require_positive
+from varfilter._text import count
 from varfilter.data.dataset import Dataset
 
 Step = Int[Array, ""] | int | np.integer
@@ -85,7 +86,7 @@ class RandomWindows(eqx.Module):
             longest = max(ragged.lengths, default=0) // dataset.rows_per_step
             raise ValueError(
                 f"`num_steps` is {num_steps}, but the longest sequence of {dataset.name!r}"
-                f" ({split}) has {longest} steps. Give shorter windows."
+                f" ({split}) has {count(longest, 'step')}. Give shorter windows."
             )
         if on_device and len(ragged.values) > MOST:
             raise ValueError(

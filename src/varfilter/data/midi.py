@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from varfilter._arguments import kind, require_library
+from varfilter._text import count
 from varfilter.data.dataset import SPLITS, Dataset, Family
 from varfilter.data.limits import require_size
 from varfilter.data.ragged import Ragged
@@ -205,7 +206,7 @@ def write_midi(
 
 def _step_in_words(steps_per_beat: Any, seconds_per_step: Any) -> str:
     if seconds_per_step is not None:
-        return f"{seconds_per_step:g} seconds"
+        return f"{seconds_per_step:g} s"
     return "a beat" if steps_per_beat in (None, 1) else f"1/{steps_per_beat:g} of a beat"
 
 
@@ -265,16 +266,13 @@ def _reasons(folder: Path, silent: set[str], num_files: int, percussion: bool) -
         if not percussion and read_midi(folder / file, percussion=True).any()
     ]
     rest = sorted(silent - set(drums))
+    lacking = f"notes between {LOWEST} and {HIGHEST}"
     return [
-        f"{len(some)} of {num_files} files {reason}: {', '.join(some[:3])}"
-        f"{', ...' if len(some) > 3 else ''}.{fix}"
-        for some, reason, fix in (
-            (
-                drums,
-                f"have no notes between {LOWEST} and {HIGHEST} but percussion and are left out",
-                " Give `percussion=True` to keep them.",
-            ),
-            (rest, f"have no notes between {LOWEST} and {HIGHEST} and are left out", ""),
+        f"Left out: {len(some)} of {count(num_files, 'file')}, without {what}:"
+        f" {', '.join(some[:3])}{', ...' if len(some) > 3 else ''}.{fix}"
+        for some, what, fix in (
+            (drums, f"{lacking} but percussion", " Give `percussion=True` to keep them."),
+            (rest, lacking, ""),
         )
         if some
     ]
@@ -294,8 +292,8 @@ def _split(
     if len(songs) < len(SPLITS):
         raise ValueError(
             f"`folder` must hold at least 3 different songs, one each for train, valid and test;"
-            f" {str(folder)!r} has {len(songs)} different songs in {num_files} files,"
-            f" {len(rolls)} of them with notes. Add some."
+            f" {str(folder)!r} has {count(len(songs), 'different song')} in"
+            f" {count(num_files, 'file')}, {len(rolls)} of them with notes. Add some."
         )
     copies = list(songs.values())
     return {

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from varfilter._arguments import kind
+from varfilter._text import count
 
 
 class Ragged(Sequence[np.ndarray]):
@@ -109,7 +110,9 @@ class Ragged(Sequence[np.ndarray]):
         if not isinstance(index, slice) and np.ndim(index) == 0:
             number = _whole(index)
             if not -len(self) <= number < len(self):
-                raise IndexError(f"There are {len(self)} sequences; got the index {number}.")
+                raise IndexError(
+                    f"`index` must be that of one of {count(len(self), 'sequence')}; got {number}."
+                )
             number %= len(self)
             return self.values[self.offsets[number] : self.offsets[number + 1]]
         index = index if isinstance(index, slice | np.ndarray) else list(index)
@@ -125,7 +128,9 @@ class Ragged(Sequence[np.ndarray]):
 
     def __repr__(self) -> str:
         shape = tuple(self.values.shape[1:])
-        return f"Ragged({len(self)} sequences, {len(self.values)} rows of {shape})"
+        return (
+            f"Ragged({count(len(self), 'sequence')}, {count(len(self.values), 'row')} of {shape})"
+        )
 
 
 def _whole(index: Any) -> int:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from varfilter._text import count
 from varfilter.data.dataset import SPLITS
 from varfilter.data.ragged import Ragged
 
@@ -133,16 +134,19 @@ def note_changes(
     merged = sum(file.parts > 1 for file in files)
     if merged:
         found.append(f"{_some(merged, files)} merged: all parts are on one keyboard.")
-    for name, count in (
+    for name, number in (
         ("off the 88 keys", sum(file.off_keyboard for file in files)),
         ("of drums", 0 if percussion else sum(file.drums for file in files)),
     ):
-        if count:
-            total = sum(file.total for file in files)
-            found.append(f"{count:,} of {total:,} notes are {name}, and left out.")
+        if number:
+            total = count(sum(file.total for file in files), "note")
+            verb = "is" if number == 1 else "are"
+            found.append(f"{number:,} of {total} {verb} {name}, and left out.")
     pedals = sum(file.has_pedal for file in files)
     if pedals:
-        found.append(f"The sustain pedal is ignored, which {pedals} of {len(files)} files use.")
+        of_files = count(len(files), "file")
+        verb = "uses" if pedals == 1 else "use"
+        found.append(f"The sustain pedal is ignored, which {pedals:,} of {of_files} {verb}.")
     return tuple(found)
 
 
@@ -223,13 +227,13 @@ def _mapped(stored: Path) -> Decoded:
         ) from None
 
 
-def _some(count: int, all_of_them: Sequence[Any], what: str = "files") -> str:
+def _some(number: int, all_of_them: Sequence[Any], what: str = "files") -> str:
     if len(all_of_them) == 1:
         return f"The {what.removesuffix('s')} was"
     total = len(all_of_them)
-    if count == total:
+    if number == total:
         return f"All {total:,} {what} were"
-    return f"{count:,} of {total:,} {what} {'was' if count == 1 else 'were'}"
+    return f"{number:,} of {total:,} {what} {'was' if number == 1 else 'were'}"
 
 
 def _listed(words: Iterable[str]) -> str:

@@ -15,6 +15,7 @@ import numpy as np
 
 from varfilter._arguments import kind
 from varfilter._files import naming, replacing
+from varfilter._text import count
 from varfilter.data.arrays import read_array
 from varfilter.data.dataset import Dataset
 from varfilter.data.ragged import Ragged
@@ -173,7 +174,7 @@ class AbstractMedium(ABC):
             xs = dataset.observations(rows)
             if not len(xs):
                 raise ValueError(
-                    f"`INPUT` {str(path)!r}: {name!r} has {len(rows)} rows, less than the"
+                    f"`INPUT` {str(path)!r}: {name!r} has {count(len(rows), 'row')}, less than the"
                     f" {dataset.rows_per_step} of one step. Give a longer one."
                 )
             rows = rows[: len(xs) * dataset.rows_per_step]

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from varfilter._arguments import kind, nearest
+from varfilter._text import count
 from varfilter.data.dataset import Dataset
 from varfilter.data.sets.registry import CATALOGUE, entry_named, read_set, require_options
 from varfilter.filters.base import Filtered
@@ -232,7 +233,7 @@ def picture(dataset: Dataset, *, split: str = "train", seed: int = 0) -> Figure:
     few numbers as lines, all else as heat maps. Save it with `savefig`.
     """
     from varfilter.plots.datasets import ShownSequence, headed_page
-    from varfilter.plots.style import count, legible
+    from varfilter.plots.style import legible
 
     ragged = dataset.split(split)
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
@@ -269,9 +270,9 @@ def _medium_of_folder(path: Path) -> AbstractMedium:
         if not file.name.startswith(".") and file.is_file():
             found[file.suffix.lower()] += 1
     counts = {name: sum(found[s] for s in medium.suffixes) for name, medium in MEDIA.items()}
-    there = [name for name, count in counts.items() if count]
+    there = [name for name, number in counts.items() if number]
     if len(there) > 1:
-        listed = " and ".join(f"{counts[name]} {name} files" for name in there)
+        listed = " and ".join(count(counts[name], f"{name} file") for name in there)
         calls = " or ".join(f"`{MEDIA[name].reader(path).__name__}`" for name in there)
         raise ValueError(
             f"`source` {str(path)!r} has {listed}: it could be either. Read one kind with {calls},"
@@ -280,7 +281,9 @@ def _medium_of_folder(path: Path) -> AbstractMedium:
     there += [name for name, m in MEDIA.items() if any(found[s] for s in m.frame_suffixes)]
     if there:
         return MEDIA[there[0]]
-    endings = ", ".join(f"{count} {suffix or 'without ending'}" for suffix, count in found.items())
+    endings = ", ".join(
+        f"{number} {suffix or 'without ending'}" for suffix, number in found.items()
+    )
     kinds = ", ".join(name for name, medium in MEDIA.items() if medium.suffixes)
     raise FileNotFoundError(
         f"`source` {str(path)!r} has no {kinds} or image files"

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from varfilter._text import count
 from varfilter.data.dataset import Dataset
 from varfilter.media.base import (
     AbstractMedium,
@@ -93,9 +94,10 @@ class SoundMedium(AbstractMedium):
         samples = np.rint(restored(dataset, xs))
         num_clipped = int(np.sum((samples < LEVELS.min) | (samples > LEVELS.max)))
         if num_clipped:
+            verb = "was" if num_clipped == 1 else "were"
             warnings.warn(
-                f"{num_clipped} of {samples.size} samples are louder than 16 bits hold, and were"
-                " clipped.",
+                f"{num_clipped:,} of {count(samples.size, 'sample')} {verb} louder than 16 bits"
+                " hold, and clipped.",
                 stacklevel=3,
             )
         write_wav(samples, path, dataset.rate or 1)

@@ -14,6 +14,7 @@ from matplotlib.colors import Colormap
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.ticker import MaxNLocator
 
+from varfilter._text import count
 from varfilter.data.dataset import Dataset
 from varfilter.plots.style import (
     COLOURS,
@@ -25,7 +26,6 @@ from varfilter.plots.style import (
     PALETTE,
     SMALL_PRINT,
     coloured,
-    count,
     legible,
     plain,
     title,

@@ -51,11 +51,6 @@ def title(axis: Axes, text: str, *, small: bool = False) -> None:
         axis.set_title(text, loc="left", fontsize=9, color=INK, parse_math=False)
 
 
-def count(number: int, unit: str) -> str:
-    """A number with its unit, in the plural where there is not just one: 1 step, 2 steps."""
-    return f"{number:,} {unit}" + ("" if number == 1 else "s")
-
-
 def legible(text: str, most: int) -> str:
     """A text on one line, of at most `most` letters, all of which the font has.
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from varfilter._arguments import require_positive
+from varfilter._text import count
 from varfilter.data.dataset import SPLITS
 from varfilter.plots import figures
 from varfilter.plots.figures import caption
 from varfilter.plots.page import cards, command_line, document, facts, illustration, table
-from varfilter.plots.style import count
 from varfilter.report.summary import RunSummary, labels, summarize
 from varfilter.runs import Run
 from varfilter.runs.folder import write_whole
@@ -242,7 +242,8 @@ def _one_run(found: RunSummary, split: str, *, is_alone: bool) -> list[str]:
         rows = [[each["name"], f"{each['steps']:,}", nats(each["nats"])] for each in ranked[which]]
         parts.append(table([which, "steps", "nats per step"], rows))
     parts.append(
-        f'<p class="note">Of the {ranked["of"]:,} sequences of {split} with two steps or more.</p>'
+        f'<p class="note">Of {count(ranked["of"], "sequence")} of {split} with two steps or'
+        " more.</p>"
     )
     parts += [f"<{deeper}>Settings</{deeper}>", facts(_all_settings(numbers))]
     return parts
@@ -255,9 +256,9 @@ def _calibration(numbers: dict[str, Any]) -> list[str]:
     inspected = numbers["inspected"]
     steps = sum(each["num_steps"] for each in inspected)
     text = (
-        f"Of one-step predictions, {numbers['num_samples']} draws each, over {steps:,} steps of"
-        f" {count(len(inspected), 'sequence')}; on the dashed line, predictions mean what they say."
-        f" {_filter_in_words(numbers)}"
+        f"Of one-step predictions, {count(numbers['num_samples'], 'draw')} each, over"
+        f" {count(steps, 'step')} of {count(len(inspected), 'sequence')}; on the dashed line,"
+        f" predictions mean what they say. {_filter_in_words(numbers)}"
     )
     found = [illustration(partial(figures.calibration_curves, parts), text)]
     numeric = [part for part in parts if part["kind"] == "numeric" and part["num_values"]]
@@ -302,8 +303,9 @@ def _facts(numbers: dict[str, Any]) -> list[tuple[str, str]]:
         ("parameters", f"{parameters['model']:,} model, {parameters['inference']:,} inference"),
         ("seed", str(numbers["seed"])),
         ("bound", f"{numbers['bound']}; {numbers['units']}"),
-        ("trained", f"{numbers['num_updates']:,} updates, {numbers['num_epochs']:.4g} epochs,"
-         f" {numbers['seconds']:,.0f} s; best checkpoint at update {numbers['best_step']:,}"),
+        ("trained", f"{count(numbers['num_updates'], 'update')},"
+         f" {count(numbers['num_epochs'], 'epoch')}, {numbers['seconds']:,.0f} s;"
+         f" best checkpoint at update {numbers['best_step']:,}"),
         ("validated", numbers["validation"]),
         ("device", f"{numbers['num_devices']} of {numbers['device']}"),
         ("versions", f"varfilter {numbers['varfilter']}, jax {numbers['jax']}"),

@@ -4,8 +4,8 @@ import html
 import textwrap
 from typing import Any
 
+from varfilter._text import count
 from varfilter.plots.page import command_line, document, facts, table
-from varfilter.plots.style import count
 from varfilter.report.page import nats, printed
 
 HEAD = ("experiment", "data", "nats per step", "standard error", "paper, corrected",
@@ -111,8 +111,8 @@ def _warnings_of(numbers: dict[str, Any]) -> list[str]:
     found = []
     if numbers["max_updates"] is not None and any(row["results"] for row in numbers["rows"]):
         found.append(
-            f"A short try: at most {numbers['max_updates']:,} update(s) each. These numbers say"
-            " nothing of the method."
+            f"A short try: at most {count(numbers['max_updates'], 'update')} each. These numbers"
+            " say nothing of the method."
         )
     if others := sorted({row["data"] for row in numbers["rows"] if row["is_at_hand"]}):
         found.append(

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 
+from varfilter._text import count
 from varfilter.data.dataset import Dataset
 from varfilter.experiments import AVF, EXPERIMENTS, Experiment, experiment_named
 from varfilter.experiments.costs import duration
@@ -138,12 +139,12 @@ def announcement(what: str, tasks: Sequence[Task], *, at_hand: bool) -> list[str
         plan, took = task.plan, task.plan.expected.seconds
         left = plan.num_updates - plan.done
         if not left:
-            lines.append(f"  {name}  trained: {plan.num_updates:,} updates")
+            lines.append(f"  {name}  trained: {count(plan.num_updates, 'update')}")
             continue
         done = f"{plan.done:,} of " if plan.done else ""
         time = "" if took is None else f", {'another ' if plan.done else ''}{duration(took)}"
         verb = "goes on" if plan.done else "to train"
-        lines.append(f"  {name}  {verb}: {done}{plan.num_updates:,} updates{time}")
+        lines.append(f"  {name}  {verb}: {done}{count(plan.num_updates, 'update')}{time}")
         seconds, is_known = seconds + (took or 0.0), is_known and took is not None
     plans = [
         task.plan

@@ -10,6 +10,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from varfilter._text import count
 from varfilter.data.dataset import Dataset
 from varfilter.experiments.experiment import as_json, differences
 from varfilter.experiments.paper import EXPERIMENTS, TEMPLATES, own_experiment
@@ -118,8 +119,8 @@ def ranked(dataset: Dataset, split: str, scores: Evaluation) -> dict[str, Any]:
             for i in places
         ]
 
-    count = max(1, min(NUM_RANKED, len(order) // 2))
-    return {"best": listed(order[:count]), "worst": listed(order[::-1][:count]), "of": len(order)}
+    most = max(1, min(NUM_RANKED, len(order) // 2))
+    return {"best": listed(order[:most]), "worst": listed(order[::-1][:most]), "of": len(order)}
 
 
 def drawn_numbers(sequence: InspectedSequence) -> dict[str, Any]:
@@ -200,12 +201,14 @@ def chosen_by(lines: Sequence[dict[str, Any]]) -> str:
     if not lines:
         return "not validated"
     valid = lines[-1]["valid"]
-    count, of = valid.get("num_sequences"), valid.get("of")
+    scored, of = valid.get("num_sequences"), valid.get("of")
     # Before there were validations of a part, nobody counted how many there are in all.
-    if of is None or count == of:
-        return f"all sequences of the validation part, {len(lines):,} times"
+    if of is None or scored == of:
+        return f"all sequences of the validation part, {count(len(lines), 'time')}"
     full = [line["full"] for line in lines if "full" in line]
-    text = f"{count:,} of {of:,} sequences, {len(lines):,} times; the best was chosen by these"
+    text = (
+        f"{scored:,} of {of:,} sequences, {count(len(lines), 'time')}; the best was chosen by these"
+    )
     if not full:
         return f"{text}, since all of them would have taken more than a fifth of the time"
     return (
@@ -223,7 +226,7 @@ def _bound_in_words(run: Run) -> str:
     choice = run.experiment.filter
     if choice.bound == "elbo":
         return "free energy, an upper bound on -log p(x)"
-    return f"{choice.bound.upper()} bound with {choice.num_particles} particles, negative"
+    return f"{choice.bound.upper()} bound with {count(choice.num_particles, 'particle')}, negative"
 
 
 def _units_in_words(dataset: Dataset) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 
+from varfilter._text import count
 from varfilter.data.dataset import Dataset
 from varfilter.experiments.costs import Expected, Parameters, expected, num_parameters, slowness
 from varfilter.experiments.experiment import Experiment
@@ -75,7 +76,7 @@ def plan_run(
         per_epoch,
         num_updates,
         min(done, num_updates),
-        f"{cores} cores of a CPU" if on_cpu else device.device_kind,
+        f"{count(cores or 1, 'core')} of a CPU" if on_cpu else device.device_kind,
         device.platform,
         available_gib(device),
         Expected(*(None if each is None else each * num_runs for each in astuple(guess))),

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from varfilter._files import remove_abandoned
+from varfilter._text import count
 from varfilter.runs.folder import (
     BEST,
     CHECKPOINTS,
@@ -82,8 +83,8 @@ def _repair_metrics(folder: Path) -> list[str]:
         write_lines(path, found.lines)
     numbers = ", ".join(map(str, found.damaged))
     return [
-        f"{METRICS} has the {len(found.lines)} of its {found.num_lines} lines that were whole;"
-        f" damaged: {numbers}{kept}."
+        f"{METRICS} has the {len(found.lines):,} of its {count(found.num_lines, 'line')} that were"
+        f" whole; damaged: {numbers}{kept}."
     ]
 
 

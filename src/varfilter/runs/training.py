@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from varfilter._arguments import require_positive
+from varfilter._text import count
 from varfilter.data.dataset import Dataset
 from varfilter.devices import is_first_process
 from varfilter.learning import Metrics
@@ -336,12 +337,12 @@ class Work:
         """Why training ends here; None if it does not."""
         step, schedule = standing.step, self.schedule
         if step >= self.num_updates:
-            return f"all {schedule.num_epochs} epochs are done"
+            return f"{count(schedule.num_epochs, 'epoch')}, as scheduled"
         if step >= self.last:
-            return f"{step} updates were made, the most allowed"
+            return "the most updates allowed were made"
         if standing.validated == step and self._is_stale(standing):
             epochs = (step - standing.best.step) // self.per_epoch
-            return f"validation has not improved for {epochs} epochs"
+            return f"validation has not improved for {count(epochs, 'epoch')}"
         return None
 
     def is_full_due(self, standing: Standing) -> bool:

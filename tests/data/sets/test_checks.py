@@ -29,7 +29,7 @@ def test_numbers_of_a_data_set():
     }  # fmt: skip
     assert shown["columns"]["b"]["missing"] == 0.25
     assert without_steps(dataset(gaps, [4], rows_per_step=5)) == [
-        f"`{split}` has no whole step: its 1 sequences have fewer than 5 rows each, which make one."
+        f"`{split}` has no whole step: of 1 sequence none has the 5 rows that make one."
         for split in ("train", "valid", "test")
     ]
 

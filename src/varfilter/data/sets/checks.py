@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from varfilter._text import count
 from varfilter.data.dataset import SPLITS, Dataset
 from varfilter.data.ragged import Ragged
 from varfilter.data.sets.entry import Entry, Judgement
@@ -85,8 +86,8 @@ def without_steps(dataset: Dataset) -> list[str]:
     """A sentence for each split in which no sequence is as long as one step."""
     size = dataset.rows_per_step
     return [
-        f"`{split}` has no whole step: its {len(ragged)} sequences have fewer than {size} rows"
-        f" each, which make one."
+        f"`{split}` has no whole step: of {count(len(ragged), 'sequence')} none has the {size} rows"
+        " that make one."
         if len(ragged)
         else f"`{split}` has no sequence."
         for split in SPLITS
@@ -127,11 +128,11 @@ def _range(values: np.ndarray) -> dict[str, Any]:
     absent = np.isnan(values).mean() if values.dtype.kind == "f" else 0.0
     if absent == 1.0:
         return {"lowest": None, "highest": None, "mean": None, "missing": 1.0}
-    count = values.size * (1.0 - absent)
+    num_values = values.size * (1.0 - absent)
     return {
         "lowest": np.nanmin(values).item(),
         "highest": np.nanmax(values).item(),
-        "mean": float(np.nansum(values, dtype=np.float64) / count),
+        "mean": float(np.nansum(values, dtype=np.float64) / num_values),
         "missing": round(float(absent), 6),
     }
 

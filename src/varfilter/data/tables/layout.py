@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from varfilter._arguments import kind
+from varfilter._text import count
 from varfilter.data.dataset import SPLITS
 from varfilter.data.splits import require_fractions, split_by_sequence
 from varfilter.data.tables.columns import Column, groups, numbers, unknown
@@ -364,8 +365,9 @@ def parts_of(
     for name in SPLITS:
         if not parts[name]:
             raise ValueError(
-                f"`source` has {len(rows.stamps)} rows in {len(runs)} sequences: too few to leave"
-                f" any for {name}. Give a longer table."
+                f"`source` has {count(len(rows.stamps), 'row')} in"
+                f" {count(len(runs), 'sequence')}: too few to leave any for {name}. Give a longer"
+                " table."
             )
     return parts
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from varfilter._text import count
 from varfilter.data.dataset import SPLITS
 from varfilter.data.ragged import Ragged
 from varfilter.data.tables.columns import unfit, within_floats
@@ -163,9 +164,9 @@ class TableSchema:
         clock, inputs = self.layout.clock, self.inputs
         if plan is None and inputs.columns:
             raise ValueError(
-                f"The {horizon} steps ahead need the known inputs {', '.join(inputs.columns)}. Give"
-                " them as `inputs`, a table with these columns, or as rows at the end of the data"
-                " whose other cells are empty."
+                f"A forecast of {count(horizon, 'step')} needs the known inputs"
+                f" {', '.join(inputs.columns)} there. Give them as `inputs`, a table with these"
+                " columns, or as rows at the end of the data whose other cells are empty."
             )
         stamp = self._stamps(np.asarray(last)).item()
         at = stamp + self.distance * np.arange(1, horizon + 1)
@@ -180,8 +181,9 @@ class TableSchema:
             num_given = int(max(places_of, default=0))
             if num_given < horizon:
                 raise ValueError(
-                    f"`inputs` are known of {num_given} steps after {clock.shown(stamp)}, but"
-                    f" {horizon} are asked for. Give more, or a shorter `horizon`."
+                    f"`inputs` are known of {count(num_given, 'step')} after"
+                    f" {clock.shown(stamp)}, but of {horizon} they are needed. Give more, or a"
+                    " shorter `horizon`."
                 )
             joined = np.concatenate([known[None], numbers])
             known_ahead = held(joined, np.concatenate([[0], places_of]))[1 : horizon + 1]
@@ -320,15 +322,17 @@ def notes_of(
     num_empty = sum(int(np.all(np.isnan(v), axis=1).sum()) for v in values)
     notes += inputs.notes(has_gaps=num_empty > 0, chosen_calendar=chosen_calendar)
     if step is not None and num_empty:
-        notes.append(f"{num_empty} of {sum(map(len, values))} steps have no value: gaps.")
+        num_steps = sum(map(len, values))
+        notes.append(f"Gaps: {num_empty:,} of {count(num_steps, 'step')} without any value.")
     if schema.num_merged:
         notes.append(
-            f"{schema.num_merged} rows lost a value to a later row at the same step: the last one"
-            " counts."
+            f"{count(schema.num_merged, 'row')} lost a value to a later row at the same step: the"
+            " last one counts."
         )
     notes.append(_sequence_note(schema.layout.sequence))
     sizes = ", ".join(
-        f"{len(rows[s])} sequences ({len(rows[s].values)} steps) for {s}" for s in SPLITS
+        f"{count(len(rows[s]), 'sequence')} ({count(len(rows[s].values), 'step')}) for {s}"
+        for s in SPLITS
     )
     notes.append(
         f"Split {'by whole sequences' if by_sequence else 'by time, each sequence'}: {sizes}."
