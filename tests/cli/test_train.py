@@ -341,16 +341,35 @@ def test_what_is_seen_live(run, clock):
     assert "best 1.2500" in screen.getvalue()
 
 
+def test_a_validation_before_the_first_update_is_seen_too(run):
+    """A run that was left just before it, and goes on with it."""
+    from rich.console import Console
+
+    from varfilter.cli.progress import _Live
+    from varfilter.runs.training import Validated, Validating
+
+    found, screen = Run.load(run), io.StringIO()
+    with _Live(Console(file=screen, force_terminal=True, width=100), found, None) as live:
+        live.show(Validating(4, 12, 135))
+        assert screen.getvalue().endswith("validating 12 of 135 sequences ...")
+        live.show(Validated(found.metrics()[-1], True))
+        assert screen.getvalue().endswith("compiling ...")
+
+
 def test_the_time_left_does_not_count_compiling(clock):
     from varfilter.cli.progress import Pace
-    from varfilter.runs.training import Validated
+    from varfilter.runs.training import Validated, Validating
 
     pace = Pace(None)
     # Ten updates a second; the first and the fourth ten are compiled, the latter because an epoch
-    # ended early. A validation of 2 s follows every 20, the first of them 20 s longer.
+    # ended early. A validation of 2 s follows every 20, the first of them 20 s longer. After the
+    # first ten one was measured.
     for step in range(10, 110, 10):
         clock.now += 1.0 + {10: 30.0, 40: 15.0}.get(step, 0.0)
         pace.add(updated(step, 1000))
+        if step == 10:
+            pace.add(Validating(step, 2, 2))
+            clock.now += 25.0
         if step % 20 == 0:
             clock.now += 22.0 if step == 20 else 2.0
             pace.add(Validated({}, False))

@@ -8,9 +8,16 @@ import pytest
 
 from tiny_runs import SRNN, TINY, chorales
 from varfilter.experiments import Schedule, experiment_named
-from varfilter.runs import Run, train_run
+from varfilter.runs import Run, train_run, train_runs
 from varfilter.runs.training import Stopped, Validated, Validating
-from varfilter.runs.validation import SHARE, Validation, affordable, stretched, subset
+from varfilter.runs.validation import (
+    SHARE,
+    Validation,
+    ValidationPart,
+    affordable,
+    stretched,
+    subset,
+)
 
 
 def seconds_of(validation, num_epochs, num_scored, *, full, few):
@@ -110,6 +117,34 @@ def test_what_was_settled_is_on_record_and_holds(tmp_path):
         full = [line["full"] for line in lines if "full" in line][-1]
         assert full["step"] == stopped.best.step
         assert full["num_sequences"] == 2
+
+
+@pytest.mark.parametrize("num_seeds", [1, 2])
+def test_the_validation_that_is_measured_is_announced_too(num_seeds, tmp_path, monkeypatch):
+    """It is the first, and compiled: nothing else is said for as long."""
+    dataset, seen = chorales(), []
+
+    def settled(part, *_, **__):
+        seen.append(("measured", part.num_sequences))
+        return Validation(3)
+
+    monkeypatch.setattr(ValidationPart, "settled", settled)
+    runs = [
+        Run.begin(tmp_path / f"{seed}", dataclasses.replace(tiny(), seed=seed), dataset)
+        for seed in range(num_seeds)
+    ]
+    options = {"max_updates": 6, "updates_per_dispatch": 1}
+    if num_seeds == 1:
+        events = train_run(runs[0], dataset, **options)
+    else:
+        events = (each[0] for each in train_runs(runs, dataset, **options))
+    for event in events:
+        of = event.of if isinstance(event, Validating) else None
+        seen.append((type(event).__name__, of))
+    # An epoch of two updates, of which the first is compiled; three epochs to the validation.
+    updated = ("Updated", None)
+    assert seen[:6] == [updated, updated, ("Validating", 2), ("measured", 2), updated, updated]
+    assert seen[8:10] == [("Validating", 2), ("Validated", None)]
 
 
 def test_training_that_no_longer_helps_is_given_up(tmp_path):

@@ -11,7 +11,6 @@ import jax
 import numpy as np
 from rich.console import Console, Group
 from rich.live import Live
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -28,6 +27,7 @@ from varfilter.runs.training import Event, Resumed, Stopped, Updated, Validated,
 # Between two lines where nobody watches, and between two pictures where somebody does.
 SECONDS_PER_LINE = 5.0
 SECONDS_PER_PICTURE = 0.25
+COMPILING = "compiling ..."
 
 Show = Callable[[Event], Stopped | None]
 
@@ -96,17 +96,19 @@ class Pace:
         self.validations: deque[float] = deque(maxlen=10)
         self.step = self.num_validated = 0
         self.first: int | None = None
+        self.is_measuring = False
         self.last = time.perf_counter()
 
     def add(self, event: Event) -> None:
         """Take note of an event that took the time since the one before."""
         now = time.perf_counter()
         begin, self.last = self.last, now
+        is_measured, self.is_measuring = self.is_measuring, isinstance(event, Validating)
         if isinstance(event, Updated):
-            # The first ones are compiled.
+            # The first ones are compiled; straight after `Validating`, a validation was measured.
             if self.first is None:
                 self.first = event.step
-            else:
+            elif not is_measured:
                 self.seconds.append((now - begin) / max(event.step - self.step, 1))
             self.step = event.step
         elif isinstance(event, Validated):
@@ -182,13 +184,13 @@ class _Live:
     """A table that is drawn again and again in its place."""
 
     def __init__(self, console: Any, run: Run, max_updates: int | None):
-        self.name = escape(printable(run.experiment.name))
+        self.name = printable(run.experiment.name)
         self.pace = Pace(max_updates)
         self.valid: dict[str, Any] | None = None
         self.updated: Updated | None = None
         self.last = 0.0
         self.live = Live(console=console, auto_refresh=False)
-        self.live.update(f"{self.name}: compiling ...", refresh=True)
+        self.live.update(Text(f"{self.name}: {COMPILING}"), refresh=True)
 
     def __enter__(self) -> "_Live":
         self.live.__enter__()
@@ -208,10 +210,12 @@ class _Live:
         elif isinstance(event, Validated):
             self.valid = event.line
         if self.updated is None:
+            what = validating(event) if isinstance(event, Validating) else COMPILING
+            self.live.update(Text(f"{self.name}: {what}"), refresh=True)
             return
         if isinstance(event, Validating):
-            text = f"validating {event.num_sequences:,} of {count(event.of, 'sequence')} ..."
-            self.live.update(Group(self._picture(self.updated), Text(text)), refresh=True)
+            picture = Group(self._picture(self.updated), Text(validating(event)))
+            self.live.update(picture, refresh=True)
             return
         # The last validation is always shown: what is printed below the picture agrees with it.
         is_due = time.perf_counter() - self.last >= SECONDS_PER_PICTURE
@@ -223,7 +227,9 @@ class _Live:
         means = jax.tree.map(lambda m: np.mean(m, axis=0), jax.device_get(event.metrics))
         picture = Table.grid(padding=(0, 2))
         rate, left = self.pace.per_second, self.pace.left(event)
-        picture.add_row(self.name, f"epoch {event.epoch} of {event.num_epochs}, step {event.step}")
+        picture.add_row(
+            Text(self.name), f"epoch {event.epoch} of {event.num_epochs}, step {event.step}"
+        )
         if rate is not None and left is not None:
             end = "" if is_over else f", {written_duration(left)} left"
             picture.add_row("pace", f"{rate:.3g} updates/s{end}")
@@ -288,6 +294,11 @@ def scalars(run: Run) -> Iterator[_Scalars]:
         yield _Scalars(writer)
     finally:
         writer.close()
+
+
+def validating(event: Validating) -> str:
+    """What is said while a validation goes on."""
+    return f"validating {event.num_sequences:,} of {count(event.of, 'sequence')} ..."
 
 
 def scored_part(line: dict[str, Any]) -> str:

@@ -14,12 +14,13 @@ from rich.table import Table
 from rich.text import Text
 
 from varfilter._arguments import require_positive
-from varfilter._text import count, pasteable, printable, say, tell
+from varfilter._text import pasteable, printable, say, tell
 from varfilter.cli.exits import STOPPED, Stopping
 from varfilter.cli.options import Target, TrainOptions
 from varfilter.cli.overview import Correction, overview
 from varfilter.cli.overview import say as say_overview
 from varfilter.cli.progress import (
+    COMPILING,
     SECONDS_PER_LINE,
     SECONDS_PER_PICTURE,
     Pace,
@@ -27,6 +28,7 @@ from varfilter.cli.progress import (
     printing_above,
     scalars,
     scored_part,
+    validating,
     written_duration,
 )
 from varfilter.media import load
@@ -267,7 +269,7 @@ class _SeedTable:
         self.runs, self.pace = runs, Pace(max_updates)
         self.rows: list[dict[str, str]] = [{} for _ in runs]
         self.updated: Updated | None = None
-        self.what = "compiling ..."
+        self.what = COMPILING
         self.last = 0.0
         self.live = Live(console=console, auto_refresh=False)
 
@@ -307,7 +309,7 @@ class _SeedTable:
 
     def _caption(self, events: Events) -> str:
         if (begun := _first(events, Validating)) is not None:
-            return f"validating {begun.num_sequences:,} of {count(begun.of, 'sequence')} ..."
+            return validating(begun)
         if (event := self.updated) is None:
             return self.what
         rate, left = self.pace.per_second, self.pace.left(event)

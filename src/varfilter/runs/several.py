@@ -176,7 +176,12 @@ class SeveralTraining(Iterator[Events]):
             group.begin()
             try:
                 while standings:
-                    group.settle_validation(standings)
+                    if (seconds := group.epoch_seconds(standings)) is not None:
+                        saving.reached(standings, validating)
+                        yield group.events(
+                            {m: group.validating(m, standings[m]) for m in standings}
+                        )
+                        group.settle_validation(standings, seconds)
                     if due := group.to_validate(standings):
                         saving.reached(standings, validating)
                         yield group.events({m: group.validating(m, standings[m]) for m in due})
@@ -246,15 +251,16 @@ class _Group:
             )
         return found
 
-    def settle_validation(self, standings: Mapping[int, Standing]) -> None:
-        """Settle how often and on how much to validate, for all of them alike."""
-        lead = self.works[min(standings)]
-        seconds = lead.epoch_seconds(standings[min(standings)])
-        if seconds is None:
-            return
+    def epoch_seconds(self, standings: Mapping[int, Standing]) -> float | None:
+        """How long an epoch of all takes; None where validation needs no settling now."""
+        lead = min(standings)
+        return self.works[lead].epoch_seconds(standings[lead])
+
+    def settle_validation(self, standings: Mapping[int, Standing], epoch_seconds: float) -> None:
+        """Measure a validation, and settle how often and on how much, for all of them alike."""
         num_epochs = max(self.works[m].schedule.num_epochs for m in standings)
         learning, keys = self._stack(standings, lambda state: state.learning)
-        settled = self.held_out.settled(learning, keys, num_epochs, epoch=seconds)
+        settled = self.held_out.settled(learning, keys, num_epochs, epoch=epoch_seconds)
         for m in standings:
             self.works[m].settle(settled)
 

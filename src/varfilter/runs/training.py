@@ -50,7 +50,11 @@ class Updated:
 
 @dataclass(frozen=True)
 class Validating:
-    """A validation begins, of so many sequences of those that there are; it may take a while."""
+    """A validation begins, of so many sequences of those that there are; it may take a while.
+
+    The first one may be made to measure it alone, before it is settled when to validate: then no
+    `Validated` follows.
+    """
 
     step: int
     num_sequences: int
@@ -154,7 +158,11 @@ class Training(Iterator[Event]):
                 # How long each took the last time: until it is over, nothing is saved.
                 validating, updating = math.inf, 0.0
                 while True:
-                    work.settle_validation(standing)
+                    if (seconds := work.epoch_seconds(standing)) is not None:
+                        # It takes as long as a validation or two, and is shown as one.
+                        checkpointing.reached(standing, validating)
+                        yield work.validating(standing)
+                        work.settle_validation(standing, seconds)
                     # Also first of all, where training was left between an epoch and its
                     # validation.
                     if work.is_to_validate(standing):
@@ -256,20 +264,18 @@ class Work:
             count, total = count + step - last, total + seconds
         self._timed = step, count, total
 
-    def settle_validation(self, standing: Standing) -> None:
-        """Settle how often and on how much to validate, at the first epoch whose pace is known."""
-        seconds = self.epoch_seconds(standing)
-        if seconds is not None:
-            learning, key = standing.state.learning, self.keys.valid
-            num_epochs = self.schedule.num_epochs
-            self.settle(self.held_out.settled(learning, key, num_epochs, epoch=seconds))
-
     def epoch_seconds(self, standing: Standing) -> float | None:
         """How long an epoch takes; None where it is not known, or validation was settled before."""
         _, count, seconds = self._timed
         if self.validation is not None or not count or standing.step % self.per_epoch:
             return None
         return self.per_epoch * seconds / count
+
+    def settle_validation(self, standing: Standing, epoch_seconds: float) -> None:
+        """Measure a validation, and settle how often and on how much to validate."""
+        learning, key = standing.state.learning, self.keys.valid
+        num_epochs = self.schedule.num_epochs
+        self.settle(self.held_out.settled(learning, key, num_epochs, epoch=epoch_seconds))
 
     def settle(self, validation: Validation) -> None:
         """Validate so from now on, and put it on record."""
