@@ -23,7 +23,7 @@ NUM_EPOCHS, PER_EPOCH = 5, 2
 CHANGES = (
     {},
     {"annealing_epochs": 2, "annealing_power": 1.0, "hidden_elements": 0.3, "semitones": 3},
-    {"patience_epochs": 1},
+    {"patience_epochs": 3},
 )
 RATES = (1e-2, 3e-3, 1e-30)
 
@@ -125,7 +125,7 @@ def test_one_that_ends_is_left_as_it_is_while_the_others_go_on(world):
         next(each[member] for each in world.events if isinstance(each[member], Stopped))
         for member in range(3)
     ]
-    # Nothing was better after the first epoch: three more are its patience at the least.
+    # Nothing was better after the first epoch: three more are its patience.
     assert [end.step for end in ends] == [10, 10, 8]
     assert ends[2].reason == "validation has not improved for 3 epochs"
     assert ends[0].reason == ends[1].reason == "5 epochs, as scheduled"

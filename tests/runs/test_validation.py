@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from tiny_runs import SRNN, TINY, chorales
 from varfilter.experiments import Schedule, experiment_named
 from varfilter.runs import Run, train_run, train_runs
+from varfilter.runs.stopping import StoppingRule
 from varfilter.runs.training import Stopped, Validated, Validating
 from varfilter.runs.validation import (
     SHARE,
@@ -145,6 +147,31 @@ def test_the_validation_that_is_measured_is_announced_too(num_seeds, tmp_path, m
     updated = ("Updated", None)
     assert seen[:6] == [updated, updated, ("Validating", 2), ("measured", 2), updated, updated]
     assert seen[8:10] == [("Validating", 2), ("Validated", None)]
+
+
+@pytest.mark.parametrize(
+    ("patience", "apart", "epochs"),
+    # Every epoch validated, patience is what it says; else it is as many validations, or three.
+    [(1, 1, 1), (2, 1, 2), (10, 1, 10), (1, 5, 5), (2, 5, 10), (10, 5, 15), (20, 5, 20)],
+)
+def test_patience_is_what_was_asked_for(patience, apart, epochs):
+    rule = StoppingRule(Schedule(patience_epochs=patience), updates_per_epoch=4)
+    validation, best = Validation(apart), 4 * apart
+
+    def reason(step):
+        return rule.reason(step, validated=step, best=best, validation=validation)
+
+    steps = range(best, best + 4 * 61, 4 * apart)
+    end = next(step for step in steps if reason(step) is not None)
+    assert end == best + 4 * epochs
+    said = reason(end)
+    assert said.startswith(f"validation has not improved for {epochs} epoch")
+    # How many validations that were is said where it is not the same number.
+    assert (f", {epochs // apart} validation" in said) == (apart > 1)
+    # Not between validations, and not before the KL has its full weight.
+    assert rule.reason(end, validated=end - 1, best=best, validation=validation) is None
+    slow = replace(rule, schedule=replace(rule.schedule, annealing_epochs=apart + 1))
+    assert slow.reason(end, validated=end, best=best, validation=validation) is None
 
 
 def test_training_that_no_longer_helps_is_given_up(tmp_path):

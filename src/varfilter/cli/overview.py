@@ -8,6 +8,7 @@ from typing import Any
 
 from varfilter._text import count
 from varfilter.experiments.costs import VALIDATION, duration
+from varfilter.runs.stopping import fewest_stale
 
 LABEL = 10
 # Beyond this lines are hard to read.
@@ -135,7 +136,10 @@ def _training(plan: Any) -> str:
         text += f"; {plan.done:,} are made"
     if schedule.patience_epochs is not None:
         epochs = count(schedule.patience_epochs, "epoch")
-        text += f"; ends sooner if validation does not improve for {epochs}"
+        validations = count(fewest_stale(schedule.patience_epochs), "validation")
+        text += (
+            f"; ends sooner if validation has not improved for {epochs} ({validations} at least)"
+        )
     return text
 
 

@@ -340,7 +340,8 @@ class Schedule:
     """How often the validation part is scored, whole; the best checkpoint is kept. None: as often
     as a fifth of the time allows, on a part of it if need be."""
     patience_epochs: int | None = None
-    """Stop when validation has not improved for so many epochs after annealing."""
+    """Stop when validation has not improved for so many epochs after annealing. Where validations
+    are further apart than an epoch, it takes as many of them too, or three."""
     semitones: int = 0
     """Music: move each training window by a random number of semitones, up to so many."""
     hidden_elements: float = 0.0

@@ -381,7 +381,7 @@ class _Updates:
             stacked([each.state.learning for each in standings.values()]),
             first.windows,
             jnp.stack([work.keys.train for work in works]),
-            num_updates=max(min(work.last, work.num_updates) for work in works),
+            num_updates=max(work.last for work in works),
             updates_per_dispatch=per_dispatch,
             updates_per_epoch=first.per_epoch,
             kl_weight=stacked([work.schedule.annealing(work.per_epoch) for work in works]),

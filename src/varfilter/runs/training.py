@@ -9,8 +9,6 @@ from typing import Any
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
-from varfilter._arguments import require_positive
-from varfilter._text import count
 from varfilter.data.dataset import Dataset
 from varfilter.devices import is_first_process
 from varfilter.learning import Metrics
@@ -23,6 +21,7 @@ from varfilter.runs.checkpointing import (
 )
 from varfilter.runs.metrics import remember_reference
 from varfilter.runs.run import Progress, Run
+from varfilter.runs.stopping import StoppingRule
 from varfilter.runs.validation import Validation, ValidationPart
 from varfilter.training.evaluation import Evaluation
 from varfilter.training.updates import Fitted, fit
@@ -31,8 +30,6 @@ from varfilter.training.updates import Fitted, fit
 ON_DEVICE = 2 << 30
 # About how long a dispatch of updates takes: nothing is saved, shown or asked before it ends.
 SECONDS_PER_DISPATCH = 1.0
-# Training is not given up before so many validations in a row were no better.
-FEWEST_STALE = 3
 
 
 @dataclass(frozen=True)
@@ -216,10 +213,8 @@ class Work:
         built = experiment.build(dataset, self.per_epoch, can_be_stacked=is_stacked)
         model, filter, self.learner = built
         self.start = Progress(self.learner.init(model, filter), model, filter)
-        self.num_updates = schedule.num_epochs * self.per_epoch
-        self.last = self.num_updates
-        if max_updates is not None:
-            self.last = require_positive("max_updates", max_updates)
+        self.stopping = StoppingRule(schedule, self.per_epoch, max_updates)
+        self.num_updates, self.last = self.stopping.num_updates, self.stopping.last
         self.begin = time.perf_counter()
         self.validation = _known_validation(run)
         # The last step that was timed, and the updates and their seconds after the first dispatch.
@@ -233,7 +228,7 @@ class Work:
             state.learning,
             self.windows,
             self.keys.train,
-            num_updates=min(self.last, self.num_updates),
+            num_updates=self.last,
             updates_per_dispatch=min(updates_per_dispatch, self.per_epoch),
             updates_per_epoch=self.per_epoch,
             kl_weight=self.schedule.annealing(self.per_epoch),
@@ -287,7 +282,7 @@ class Work:
         step = standing.step
         if standing.validated >= step:
             return False
-        if step in (self.num_updates, self.last):
+        if step == self.last:
             return True
         if self.validation is None:
             return False
@@ -341,15 +336,10 @@ class Work:
 
     def reason_to_stop(self, standing: Standing) -> str | None:
         """Why training ends here; None if it does not."""
-        step, schedule = standing.step, self.schedule
-        if step >= self.num_updates:
-            return f"{count(schedule.num_epochs, 'epoch')}, as scheduled"
-        if step >= self.last:
-            return "the most updates allowed were made"
-        if standing.validated == step and self._is_stale(standing):
-            epochs = (step - standing.best.step) // self.per_epoch
-            return f"validation has not improved for {count(epochs, 'epoch')}"
-        return None
+        best, validated = standing.best.step, standing.validated
+        return self.stopping.reason(
+            standing.step, validated=validated, best=best, validation=self.validation
+        )
 
     def is_full_due(self, standing: Standing) -> bool:
         """Whether the best so far, which was found on a subset, is to be scored on all."""
@@ -357,19 +347,9 @@ class Work:
         if validation is None or validation.epochs_per_full is None:
             return False
         is_due = step % (self.per_epoch * validation.epochs_per_full) == 0
-        is_end = step in (self.num_updates, self.last) or self._is_stale(standing)
+        is_stale = self.stopping.is_stale(step, standing.best.step, validation)
+        is_end = step == self.last or is_stale
         return standing.best.full is None and (is_due or is_end)
-
-    def _is_stale(self, standing: Standing) -> bool:
-        patience = self.schedule.patience_epochs
-        if patience is None:
-            return False
-        # One or two validations that are no better tell nothing, however far apart they are.
-        if self.validation is not None:
-            patience = max(patience, FEWEST_STALE * self.validation.epochs)
-        # Until the KL has its full weight validation may well get worse for a while.
-        since = max(standing.best.step // self.per_epoch, self.schedule.annealing_epochs)
-        return standing.step // self.per_epoch - since >= patience
 
 
 def _known_validation(run: Run) -> Validation | None:
