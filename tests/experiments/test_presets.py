@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from varfilter.experiments import EXPERIMENTS, experiment_named, own_experiment
+from varfilter.experiments import EXPERIMENTS, costs, experiment_named, own_experiment
 from varfilter.experiments.costs import (
     CPU_SECONDS,
     PARAMETERS,
+    PRODUCT_SECONDS,
     VALIDATION,
     Parameters,
     duration,
@@ -111,6 +112,37 @@ def test_what_was_measured_is_expected():
     svg = experiment_named("svg-kth-avf")
     there = expected(svg, PARAMETERS["svg-kth-avf"], 21, 1, platform="gpu")
     assert there.update_seconds is there.seconds is None
+
+
+def test_a_busy_machine_does_not_change_the_guess(monkeypatch):
+    class Clocks:
+        """Cores that take three times as long as others, of which this process has a tenth."""
+
+        now = 0.0
+
+        def process_time(self):
+            return self.now
+
+        def perf_counter(self):
+            return 10.0 * self.now
+
+    clocks = Clocks()
+
+    def product(one, other):
+        clocks.now += 3.0 * PRODUCT_SECONDS
+        return one
+
+    monkeypatch.setattr(costs, "time", clocks)
+    monkeypatch.setattr(costs.jax, "jit", lambda _: product)
+    assert costs.slowness() == pytest.approx(3.0)
+
+
+def test_a_guess_has_one_digit():
+    seconds = (1e-5, 0.043, 0.047, 0.96, 2.6, 11.0, 44.0, 119.0, 170.0, 5000.0, 9e4, 4e6)
+    assert [costs.rough_duration(x) for x in seconds] == [
+        "1 ms", "40 ms", "50 ms", "1 s", "3 s", "10 s", "40 s", "100 s", "3 min", "80 min",
+        "20 h", "50 d",
+    ]  # fmt: skip
 
 
 def test_memory_grows_with_the_work():

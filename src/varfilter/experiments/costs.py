@@ -6,19 +6,19 @@ ends in `-small` is the experiment by that preset.
 
 What others take is a guess from updates that were measured: those of the same model, method and
 medium that are nearest in their work, scaled by the work, and by how fast this device multiplies
-matrices just now. The pace of the first updates is what counts; until then this tells minutes from
+matrices. The pace of the first updates is what counts; until then this tells minutes from
 days.
 """
 
 import math
 import time
 from dataclasses import dataclass
+from statistics import median
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from varfilter.data.dataset import Dataset
 from varfilter.data.sets.registry import CATALOGUE
@@ -30,7 +30,9 @@ from varfilter.experiments.settings import AVF, LONGEST_WINDOW, Descent
 
 # Seconds of one product of two matrices of this size on an idle core of where the times were
 # measured.
-PRODUCT_SIZE, PRODUCT_SECONDS, NUM_PRODUCTS = 512, 2.7e-3, 15
+PRODUCT_SIZE, PRODUCT_SECONDS = 512, 2.7e-3
+# How many of them are timed together, and how often: a clock may be too coarse for one.
+NUM_PRODUCTS, NUM_TIMES = 8, 5
 # Of the run's time that validation takes at most: what is added to that of the updates.
 VALIDATION = 0.25
 # What the process takes before any model is built, in GiB.
@@ -250,28 +252,49 @@ def work_of(experiment: Experiment, parameters: Parameters, num_steps: int) -> f
 
 
 def slowness() -> float:
-    """How much longer a product takes on this device, just now, than where times were measured."""
+    """How much longer a product takes on this processor than where times were measured.
+
+    By the time of its cores, not by the clock: that is the same whether one of them or several
+    share a product, and whatever else the machine is busy with at the moment.
+    """
     matrix = jnp.ones((PRODUCT_SIZE, PRODUCT_SIZE), jnp.float32)
     product = jax.jit(jnp.matmul)
     product(matrix, matrix).block_until_ready()
-    seconds = []
-    for _ in range(NUM_PRODUCTS):
-        begin = time.perf_counter()
-        product(matrix, matrix).block_until_ready()
-        seconds.append(time.perf_counter() - begin)
-    return float(np.median(seconds)) / PRODUCT_SECONDS
+    seconds: list[float] = []
+    for _ in range(NUM_TIMES):
+        begin = time.process_time()
+        for _ in range(NUM_PRODUCTS):
+            product(matrix, matrix).block_until_ready()
+        seconds.append(time.process_time() - begin)
+    # The first ones take a little longer.
+    return median(seconds) / NUM_PRODUCTS / PRODUCT_SECONDS
 
 
 def duration(seconds: float) -> str:
     """A length of time, such as 45 ms, 2.5 s, 40 min or 3 d."""
+    number, unit = _in_unit(seconds)
+    return f"{number:.1f} s" if unit == "s" and number < 10.0 else f"{number:.0f} {unit}"
+
+
+def rough_duration(seconds: float) -> str:
+    """A length of time that is a guess, to one digit: 40 ms, 2 s, 3 h."""
+    number, unit = _in_unit(_rounded(seconds) if seconds < 10.0 else seconds)
+    return f"{_rounded(number):g} {unit}"
+
+
+def _rounded(number: float) -> float:
+    """The number of one significant digit that is nearest."""
+    return float(f"{number:.0e}")
+
+
+def _in_unit(seconds: float) -> tuple[float, str]:
+    """The number and its unit, which is such that the number is neither small nor large."""
     if seconds < 1.0:
-        return f"{max(seconds * 1000, 1):.0f} ms"
-    if seconds < 10.0:
-        return f"{seconds:.1f} s"
+        return max(seconds * 1000, 1.0), "ms"
     for unit, length in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
         if seconds >= 2 * length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{seconds:.0f} s"
+            return seconds / length, unit
+    return seconds, "s"
 
 
 def _gib(parameters: Parameters) -> float:
