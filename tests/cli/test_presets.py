@@ -13,9 +13,10 @@ from varfilter.data import write_midi
 from varfilter.experiments import EXPERIMENTS, SRNNSizes, own_experiment
 from varfilter.experiments.presets import SMALL
 from varfilter.media import load, source_of
-from varfilter.runs.plan import plan_run
+from varfilter.runs.plan import Reached, plan_run, reached_in
 from varfilter.runs.run import Run
 from varfilter.runs.training import Updated
+from varfilter.runs.validation import Validation
 
 pytestmark = pytest.mark.usefixtures("as_users_run_it")
 
@@ -107,6 +108,56 @@ def test_what_is_said_before_it_starts(music, capsys):
         assert " ".join(" ".join(shown).split()) == " ".join(
             " ".join(f"{label} {text}" for label, text in lines).split()
         )
+
+
+def test_what_is_said_of_a_run_that_goes_on_is_of_what_is_left(music):
+    experiment = own_experiment(source_of(music))
+    dataset = load(experiment.data)
+    run = Run.begin("run", experiment, dataset)
+    whole = plan_run(experiment, dataset)
+    per_epoch, num_updates = whole.updates_per_epoch, whole.num_updates
+
+    def said(max_updates, *reached):
+        plan = plan_run(experiment, dataset, max_updates=max_updates, reached=reached)
+        return plan, dict(overview(run, dataset, plan))
+
+    # A quarter is made: the rest is three quarters of the time, up to noise in what a product
+    # takes.
+    plan, lines = said(None, Reached(num_updates // 4))
+    assert plan.left == num_updates - num_updates // 4
+    assert plan.expected.seconds == pytest.approx(0.75 * whole.expected.seconds, rel=0.5)
+    assert lines["training"].startswith(f"{plan.left:,} more (")
+    assert f"; {num_updates // 4:,} updates are made" in lines["training"]
+    assert "to the end" in lines["expected"]
+    # Half of what is left, not half of the whole; and what cannot be changed any more is not said.
+    epochs = (num_updates // 4 + plan.left // 2) // per_epoch
+    assert lines["smaller"] == f"--schedule.num-epochs {epochs} takes half the time"
+    # Where the end is not the schedule's, fewer epochs would change nothing.
+    _, lines = said(2 * per_epoch, Reached())
+    assert f"--max-updates {per_epoch} takes half the time" in lines["smaller"]
+    assert "num-epochs" not in lines["smaller"]
+    # Two of four runs have ended: one was given up, and one has made all that are allowed.
+    patience = experiment.schedule.patience_epochs
+    stale = Reached(
+        per_epoch * (patience + 1), per_epoch * (patience + 1), per_epoch, Validation(1)
+    )
+    last = stale.step + 100
+    plan, _ = said(last, stale, Reached(last), Reached(last - 30), Reached(last - 30))
+    assert (plan.done, plan.left, plan.num_runs) == (last - 30, 30, 2)
+    # Nothing to do: nothing is expected.
+    plan, lines = said(None, stale)
+    assert plan.left == plan.expected.seconds == 0
+    assert lines["training"].startswith(f"at its end, step {stale.step:,}: validation has not")
+    assert not {"expected", "smaller"} & set(lines)
+
+
+def test_how_far_a_run_has_come_is_read_from_its_folder(unbroken, tmp_path):
+    assert reached_in(tmp_path) == Reached()
+    run, found = Run.load(unbroken[0]), reached_in(unbroken[0])
+    lines = run.metrics()
+    assert found.step == found.validated == lines[-1]["step"]
+    assert found.best == min(lines, key=lambda line: line["valid"]["nats"])["step"]
+    assert plan_run(run.experiment, run.dataset, reached=[found]).left == 0
 
 
 def test_memory_that_is_not_there_is_said(music):

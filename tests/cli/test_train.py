@@ -374,8 +374,24 @@ def test_the_time_left_does_not_count_compiling(clock):
             clock.now += 22.0 if step == 20 else 2.0
             pace.add(Validated({}, False))
     assert pace.per_second == pytest.approx(10.0)
-    # 900 updates of 0.1 s; and of 5 validations in 90 updates, 50 in 900, of 2 s each.
-    assert pace.left(updated(100, 1000)) == pytest.approx(90.0 + 100.0)
+    # 900 updates of 0.1 s; and a validation of 2 s after every 20 of them.
+    assert pace.left(updated(100, 1000)) == pytest.approx(90.0 + 90.0)
+
+
+def test_the_time_left_of_a_run_that_goes_on_is_of_what_it_has_to_do(clock):
+    from varfilter.cli.progress import Pace
+    from varfilter.runs.training import Validated
+
+    # Left at step 138 of 1,000, to go on to 200: ten updates a second, and a validation of 2 s
+    # at 140, 150, 160.
+    pace = Pace(200)
+    for step in range(139, 161):
+        clock.now += 0.1
+        pace.add(updated(step, 1000))
+        if step % 10 == 0:
+            clock.now += 2.0
+            pace.add(Validated({}, False))
+    assert pace.left(updated(160, 1000)) == pytest.approx(4.0 + 4 * 2.0)
 
 
 # Bad words.

@@ -7,7 +7,7 @@ import textwrap
 from typing import Any
 
 from varfilter._text import count
-from varfilter.experiments.costs import VALIDATION, duration
+from varfilter.experiments.costs import VALIDATION, duration, rough_duration
 from varfilter.runs.stopping import fewest_stale
 
 LABEL = 10
@@ -28,9 +28,7 @@ def overview(run: Any, dataset: Any, plan: Any) -> list[tuple[str, str]]:
         *(("", note) for note in dataset.notes),
         ("model", _model(plan)),
         ("training", _training(plan)),
-        ("expected", _expected(plan)),
-        *(("", text) for text in _alarms(plan)),
-        ("smaller", _smaller(plan)),
+        *(_costs(plan) if plan.left else []),
         ("run", str(run.folder)),
     ]
 
@@ -81,7 +79,11 @@ class Correction:
         if self.num_timed < NUM_TIMED or self.seconds < SECONDS_TIMED:
             return
         self.is_said = True
-        say([("measured", self._words(statistics.median(self.paces), event.step))])
+        pace = statistics.median(self.paces)
+        # What is over in a moment needs no estimate.
+        if pace * (self.plan.num_updates - event.step) < SECONDS_TIMED:
+            return
+        say([("measured", self._words(pace, event.step))])
 
     def _words(self, seconds: float, step: int) -> str:
         import jax
@@ -126,14 +128,15 @@ def _model(plan: Any) -> str:
 
 def _training(plan: Any) -> str:
     schedule = plan.experiment.schedule
-    epochs = plan.num_updates / plan.updates_per_epoch
+    if not plan.left:
+        return f"at its end, step {plan.done:,}: {plan.ended}"
+    updates = f"{plan.left:,} more" if plan.done else count(plan.left, "update")
     text = (
-        f"{count(plan.num_updates, 'update')} ({count(epochs, 'epoch')} of"
-        f" {plan.updates_per_epoch}), each on {count(schedule.batch_size, 'window')} of"
+        f"{updates} ({_epochs(plan)}), each on {count(schedule.batch_size, 'window')} of"
         f" {count(plan.window_steps, 'step')}"
     )
     if plan.done:
-        text += f"; {plan.done:,} are made"
+        text += f"; {count(plan.done, 'update')} {'is' if plan.done == 1 else 'are'} made"
     if schedule.patience_epochs is not None:
         epochs = count(schedule.patience_epochs, "epoch")
         validations = count(fewest_stale(schedule.patience_epochs), "validation")
@@ -143,15 +146,29 @@ def _training(plan: Any) -> str:
     return text
 
 
+def _epochs(plan: Any) -> str:
+    if plan.left < plan.updates_per_epoch:
+        return f"an epoch has {plan.updates_per_epoch:,}"
+    return f"{count(plan.left / plan.updates_per_epoch, 'epoch')} of {plan.updates_per_epoch:,}"
+
+
+def _costs(plan: Any) -> list[tuple[str, str]]:
+    lines = [("expected", _expected(plan)), *(("", text) for text in _alarms(plan))]
+    smaller = _smaller(plan)
+    return [*lines, ("smaller", smaller)] if smaller else lines
+
+
 def _expected(plan: Any) -> str:
     found = plan.expected
     if found.update_seconds is None or found.seconds is None:
         return f"not known beforehand on {plan.device}; the first updates will tell"
     memory = "" if found.gib is None else f", {found.gib:.1f} GiB of memory"
+    of_all = f" of {plan.num_runs} runs" if plan.num_runs > 1 else ""
+    in_all = "to the end" if plan.done else "in all"
     return (
-        f"about {duration(found.update_seconds)} an update, {duration(found.seconds)} in all on"
-        f" {plan.device}{memory}. A guess from runs elsewhere, after compiling: the first updates"
-        " will tell"
+        f"about {rough_duration(found.update_seconds)} an update{of_all},"
+        f" {rough_duration(found.seconds)} {in_all} on {plan.device}{memory}. A guess from runs"
+        " elsewhere, after compiling: the first updates will tell"
     )
 
 
@@ -162,9 +179,18 @@ def _alarms(plan: Any) -> list[str]:
 
 
 def _smaller(plan: Any) -> str:
-    schedule = plan.experiment.schedule
-    half = f"--schedule.num-epochs {max(1, schedule.num_epochs // 2)} takes half the time"
-    less = f"--schedule.batch-size {max(1, schedule.batch_size // 2)} less memory"
+    schedule, half = plan.experiment.schedule, plan.done + plan.left // 2
+    epochs = half // plan.updates_per_epoch
+    ways: list[str] = []
+    if plan.is_cut or not epochs:
+        ways += [f"--max-updates {half} takes half the time"] * (half > plan.done)
+    else:
+        ways += [f"--schedule.num-epochs {epochs} takes half the time"]
+    # A run that has begun keeps its sizes.
+    if plan.done:
+        return ", ".join(ways)
+    if schedule.batch_size > 1:
+        ways.append(f"--schedule.batch-size {schedule.batch_size // 2} less memory")
     if plan.experiment.preset == "small":
-        return f"{half}, {less}; fewer units (--model. options) both"
-    return f"--preset small is for two cores and minutes; {half}, {less}"
+        return "; ".join([*ways, "fewer units (--model. options) less of both"])
+    return "; ".join(["--preset small is for two cores and minutes", *ways])

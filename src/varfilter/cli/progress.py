@@ -94,7 +94,7 @@ class Pace:
         self.max_updates = max_updates
         self.seconds: deque[float] = deque(maxlen=50)
         self.validations: deque[float] = deque(maxlen=10)
-        self.step = self.num_validated = 0
+        self.step = self.num_validated = self.first_validated = self.last_validated = 0
         self.first: int | None = None
         self.is_measuring = False
         self.last = time.perf_counter()
@@ -111,10 +111,13 @@ class Pace:
             elif not is_measured:
                 self.seconds.append((now - begin) / max(event.step - self.step, 1))
             self.step = event.step
-        elif isinstance(event, Validated):
+        elif isinstance(event, Validated) and self.first is not None:
             self.num_validated += 1
+            self.last_validated = self.step
             if self.num_validated > 1:
                 self.validations.append(now - begin)
+            else:
+                self.first_validated = self.step
 
     @property
     def per_second(self) -> float | None:
@@ -127,9 +130,9 @@ class Pace:
         if not self.seconds:
             return None
         per_update = median(self.seconds)
-        if self.validations and self.first is not None:
-            # As many more, for each update, as there were so far.
-            often = self.num_validated / max(self.step - self.first, 1)
+        if self.validations:
+            # As many more, for each update, as there were from the first on.
+            often = (self.num_validated - 1) / max(self.last_validated - self.first_validated, 1)
             per_update += often * median(self.validations)
         return max(end - event.step, 0) * per_update
 

@@ -34,7 +34,7 @@ from varfilter.cli.progress import (
 from varfilter.media import load
 from varfilter.runs.folder import is_run
 from varfilter.runs.metrics import collapse, rise
-from varfilter.runs.plan import plan_run, updates_made
+from varfilter.runs.plan import plan_run, reached_in, updates_made
 from varfilter.runs.run import Run
 from varfilter.runs.scores import judged_run
 from varfilter.runs.several import Events, seed_folder, seeds_in, train_runs
@@ -57,11 +57,9 @@ def train_seeds(target: Target, options: TrainOptions, stopping: Stopping) -> in
     ]
     plan = None
     if not options.quiet:
-        done = min(updates_made(run.folder) for run in runs)
+        reached = [reached_in(run.folder) for run in runs]
         first = runs[0].experiment
-        plan = plan_run(
-            first, dataset, max_updates=options.max_updates, done=done, num_runs=len(runs)
-        )
+        plan = plan_run(first, dataset, max_updates=options.max_updates, reached=reached)
         lines = overview(runs[0], dataset, plan)
         say_overview([*lines[:-1], ("seeds", _listed(seeds)), ("runs", f"{out}/seed-N")])
     events = train_runs(

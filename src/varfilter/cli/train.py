@@ -90,7 +90,7 @@ def _train(target: Target, options: TrainOptions, stopping: Stopping) -> int:
     from varfilter.cli.progress import shown_by
     from varfilter.devices import in_any_process, is_first_process
     from varfilter.media import load
-    from varfilter.runs.plan import plan_run, updates_made
+    from varfilter.runs.plan import plan_run, reached_in
     from varfilter.runs.run import Run
     from varfilter.runs.training import Stopped, train_run
 
@@ -119,8 +119,8 @@ def _train(target: Target, options: TrainOptions, stopping: Stopping) -> int:
     run = Run.begin(out, experiment, dataset)
     plan = None
     if not options.quiet:
-        done = updates_made(run.folder)
-        plan = plan_run(experiment, dataset, max_updates=options.max_updates, done=done)
+        reached = [reached_in(run.folder)]
+        plan = plan_run(experiment, dataset, max_updates=options.max_updates, reached=reached)
         say_overview(overview(run, dataset, plan))
     events = train_run(
         run,

@@ -23,7 +23,7 @@ from varfilter.report.paper_tables import paper_markdown, paper_page
 from varfilter.report.summary import command, drawn_numbers, score_split
 from varfilter.runs import Run, train_run
 from varfilter.runs.folder import write_whole
-from varfilter.runs.plan import Plan, plan_run, updates_made
+from varfilter.runs.plan import Plan, plan_run, reached_in
 from varfilter.runs.training import Event, Stopped, Training, Validated
 
 What = Literal["table-1", "table-2", "table-3", "figure-3", "figure-4"]
@@ -137,8 +137,7 @@ def announcement(what: str, tasks: Sequence[Task], *, at_hand: bool) -> list[str
             lines.append(f"  {name}  left out: {task.wanted.data.source} is not here")
             continue
         plan, took = task.plan, task.plan.expected.seconds
-        left = plan.num_updates - plan.done
-        if not left:
+        if not plan.left:
             lines.append(f"  {name}  trained: {count(plan.num_updates, 'update')}")
             continue
         done = f"{plan.done:,} of " if plan.done else ""
@@ -249,7 +248,7 @@ def _planned(
     place = folder / experiment.name
     if isinstance(dataset, str):
         return Task(wanted, place, None, None, None, dataset)
-    plan = plan_run(experiment, dataset, max_updates=max_updates, done=updates_made(place))
+    plan = plan_run(experiment, dataset, max_updates=max_updates, reached=[reached_in(place)])
     return Task(wanted, place, experiment, dataset, plan, None)
 
 

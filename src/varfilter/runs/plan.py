@@ -1,7 +1,9 @@
 """What a run is about to do, and what that is expected to take on this device."""
 
+import math
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,12 +15,33 @@ from varfilter.data.dataset import Dataset
 from varfilter.experiments.costs import Expected, Parameters, expected, num_parameters, slowness
 from varfilter.experiments.experiment import Experiment
 from varfilter.runs.folder import CHECKPOINTS
+from varfilter.runs.run import Run
+from varfilter.runs.stopping import StoppingRule
+from varfilter.runs.validation import Validation, known_validation
 from varfilter.training.checkpoints import kept_checkpoints
 
 
 @dataclass(frozen=True)
+class Reached:
+    """How far the run of a folder has come.
+
+    `step` is of its newest checkpoint; `validated` and `best` are the steps of the last validation
+    and of the lowest until then, and `validation` is what was settled of them.
+    """
+
+    step: int = 0
+    validated: int = 0
+    best: int = 0
+    validation: Validation | None = None
+
+
+@dataclass(frozen=True)
 class Plan:
-    """The work of a run, from `done` updates to `num_updates`, and where it is to be done."""
+    """The work of a run, from `done` updates to `num_updates`, and where it is to be done.
+
+    `ended` says why there is nothing to do. `is_cut` is whether the schedule goes on beyond that.
+    Of `num_runs` in one program, the time and the memory are of all of them.
+    """
 
     experiment: Experiment
     parameters: Parameters
@@ -26,10 +49,18 @@ class Plan:
     updates_per_epoch: int
     num_updates: int
     done: int
+    ended: str | None
+    is_cut: bool
+    num_runs: int
     device: str
     platform: str
     available_gib: float | None
     expected: Expected
+
+    @property
+    def left(self) -> int:
+        """How many updates there are to make."""
+        return self.num_updates - self.done
 
     @property
     def is_too_large(self) -> bool:
@@ -43,19 +74,20 @@ def plan_run(
     dataset: Dataset,
     *,
     max_updates: int | None = None,
-    done: int = 0,
-    num_runs: int = 1,
+    reached: Sequence[Reached] = (Reached(),),
 ) -> Plan:
     """Plan an experiment on its data, up to `max_updates` in all; nothing is built or compiled.
 
-    Of several runs in one program each takes as much as one, for all that is known beforehand.
+    `reached` says how far it has come; of several runs in one program, each of them. Those that
+    have ended are left as they are, and each of the others takes as much as one, for all that is
+    known beforehand.
     """
     schedule = experiment.schedule
     windows = experiment.windows(dataset, on_device=False)
-    per_epoch = schedule.updates_per_epoch(windows.num_batches)
-    num_updates = schedule.num_epochs * per_epoch
-    if max_updates is not None:
-        num_updates = min(num_updates, max_updates)
+    rule = StoppingRule(schedule, schedule.updates_per_epoch(windows.num_batches), max_updates)
+    ends = [rule.reason(each.step, **_of_validation(each)) for each in reached]
+    going = [each.step for each, end in zip(reached, ends, strict=True) if end is None]
+    done = min(going) if going else max(each.step for each in reached)
     parameters = num_parameters(experiment, dataset)
     assert parameters is not None  # the data are here
     device = jax.devices()[0]
@@ -64,7 +96,7 @@ def plan_run(
         experiment,
         parameters,
         windows.num_steps,
-        num_updates - min(done, num_updates),
+        rule.last - done if going else 0,
         platform=device.platform,
         slowness=slowness() if on_cpu else 1.0,
     )
@@ -73,20 +105,49 @@ def plan_run(
         experiment,
         parameters,
         windows.num_steps,
-        per_epoch,
-        num_updates,
-        min(done, num_updates),
+        rule.updates_per_epoch,
+        rule.last if going else done,
+        done,
+        None if going else ends[0],
+        rule.last < rule.num_updates,
+        len(going),
         f"{count(cores or 1, 'core')} of a CPU" if on_cpu else device.device_kind,
         device.platform,
         available_gib(device),
-        Expected(*(None if each is None else each * num_runs for each in astuple(guess))),
+        Expected(*(None if each is None else each * len(going) for each in astuple(guess))),
     )
+
+
+def reached_in(folder: Path) -> Reached:
+    """How far the run in `folder` has come, if there is one.
+
+    The metrics say it, of which there is a line for each validation: a checkpoint knows it too, but
+    may be large, and would be read twice.
+    """
+    step = updates_made(folder)
+    if not step:
+        return Reached()
+    run = Run.load(folder)
+    validated, best, lowest = 0, 0, math.inf
+    for line in run.metrics():
+        # Lines beyond the checkpoint are of updates that a crash has cost.
+        if line["step"] <= step:
+            validated, nats = line["step"], line["valid"]["nats"]
+            if nats < lowest:
+                best, lowest = validated, nats
+    return Reached(step, validated, best, known_validation(run))
 
 
 def updates_made(folder: Path) -> int:
     """How many updates the newest checkpoint of a run in `folder` has; 0 if there is none."""
     kept = kept_checkpoints(folder / CHECKPOINTS)
     return kept[0][0] if kept else 0
+
+
+def _of_validation(reached: Reached) -> dict[str, Any]:
+    found = dict(vars(reached))
+    del found["step"]
+    return found
 
 
 def available_gib(device: Any) -> float | None:

@@ -22,7 +22,7 @@ from varfilter.runs.checkpointing import (
 from varfilter.runs.metrics import remember_reference
 from varfilter.runs.run import Progress, Run
 from varfilter.runs.stopping import StoppingRule
-from varfilter.runs.validation import Validation, ValidationPart
+from varfilter.runs.validation import Validation, ValidationPart, known_validation
 from varfilter.training.evaluation import Evaluation
 from varfilter.training.updates import Fitted, fit
 
@@ -216,7 +216,7 @@ class Work:
         self.stopping = StoppingRule(schedule, self.per_epoch, max_updates)
         self.num_updates, self.last = self.stopping.num_updates, self.stopping.last
         self.begin = time.perf_counter()
-        self.validation = _known_validation(run)
+        self.validation = known_validation(run)
         # The last step that was timed, and the updates and their seconds after the first dispatch.
         self._timed: tuple[int | None, int, float] = (None, 0, 0.0)
 
@@ -350,12 +350,3 @@ class Work:
         is_stale = self.stopping.is_stale(step, standing.best.step, validation)
         is_end = step == self.last or is_stale
         return standing.best.full is None and (is_due or is_end)
-
-
-def _known_validation(run: Run) -> Validation | None:
-    """What the schedule says, or what was settled when the run began; None before that."""
-    epochs = run.experiment.schedule.epochs_per_validation
-    if epochs is not None:
-        return Validation(epochs)
-    known = run.record.get("validation")
-    return None if known is None else Validation.from_json(known)

@@ -97,6 +97,15 @@ def subset(num_steps: np.ndarray) -> np.ndarray:
     return np.random.default_rng(0).permutation(scored[lengths == middle])
 
 
+def known_validation(run: Any) -> Validation | None:
+    """What the schedule says, or what was settled when the run began; None before that."""
+    epochs = run.experiment.schedule.epochs_per_validation
+    if epochs is not None:
+        return Validation(epochs)
+    known = run.record.get("validation")
+    return None if known is None else Validation.from_json(known)
+
+
 class ValidationPart:
     """The validation part of a data set: all of it, and the few of it that are scored in between.
 
