@@ -126,8 +126,8 @@ def test_what_is_said_of_a_run_that_goes_on_is_of_what_is_left(music):
     plan, lines = said(None, Reached(num_updates // 4))
     assert plan.left == num_updates - num_updates // 4
     assert plan.expected.seconds == pytest.approx(0.75 * whole.expected.seconds, rel=0.5)
-    assert lines["training"].startswith(f"{plan.left:,} more (")
-    assert f"; {num_updates // 4:,} updates are made" in lines["training"]
+    begin = f"{plan.left:,} more updates after step {num_updates // 4:,} ("
+    assert lines["training"].startswith(begin)
     assert "to the end" in lines["expected"]
     # Half of what is left, not half of the whole; and what cannot be changed any more is not said.
     epochs = (num_updates // 4 + plan.left // 2) // per_epoch

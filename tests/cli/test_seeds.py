@@ -49,9 +49,13 @@ def test_what_is_said_is_of_all(both):
     assert "2 of 2 runs: train" in began.err
     assert " +- " in began.err
     for seed in (0, 1):
-        assert f"seed-{seed}: best validation" in began.out
+        assert f"seed-{seed}    done at step 4: the most updates allowed were made\n" in began.out
         assert f"seed-{seed} ends at step 4: the most updates allowed were made" in began.err
-    assert "best validation over 2 seeds:" in began.out
+    assert began.out.count("          best validation: ") == 2
+    assert "2 seeds   best validation: " in began.out
+    # Wrapped at words to the 80 columns of where there is no terminal, but for commands to paste.
+    lines = [line for line in began.out.splitlines() if str(folder) not in line]
+    assert max(map(len, lines)) < 80
     assert f"varfilter evaluate {folder}/seed-0" in began.out
     assert "Going on from step 4." in went_on.err
 

@@ -75,6 +75,14 @@ def test_the_best_is_the_last(scores, is_said):
     assert text is None or "--schedule.num-epochs" in text
 
 
+def test_where_the_schedule_was_not_at_its_end_there_is_nothing_to_change_about_it():
+    lines = [line | {"epoch": 2.5} for line in lines_of(LEARNING)]
+    assert "--schedule.num-epochs" in unfinished(lines, 2)
+    early = unfinished(lines, 30)
+    assert "epoch 2.5 of 30" in early
+    assert "--schedule.num-epochs" not in early
+
+
 def test_a_kl_of_nothing():
     assert "0.001 nats" in collapse(lines_of(LEARNING, kl=0.001))
     assert collapse(lines_of(LEARNING, kl=0.5)) is None

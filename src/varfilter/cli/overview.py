@@ -41,7 +41,7 @@ def say(lines: list[tuple[str, str]], file: Any = None) -> None:
         wrapped = textwrap.wrap(
             text,
             max(columns - 1, 40),
-            initial_indent=label.ljust(LABEL),
+            initial_indent=f"{label} ".ljust(LABEL),
             subsequent_indent=" " * LABEL,
             break_long_words=False,
             break_on_hyphens=False,
@@ -130,13 +130,13 @@ def _training(plan: Any) -> str:
     schedule = plan.experiment.schedule
     if not plan.left:
         return f"at its end, step {plan.done:,}: {plan.ended}"
-    updates = f"{plan.left:,} more" if plan.done else count(plan.left, "update")
+    updates = count(plan.left, "update")
+    if plan.done:
+        updates = f"{count(plan.left, 'more update')} after step {plan.done:,}"
     text = (
         f"{updates} ({_epochs(plan)}), each on {count(schedule.batch_size, 'window')} of"
         f" {count(plan.window_steps, 'step')}"
     )
-    if plan.done:
-        text += f"; {count(plan.done, 'update')} {'is' if plan.done == 1 else 'are'} made"
     if schedule.patience_epochs is not None:
         epochs = count(schedule.patience_epochs, "epoch")
         validations = count(fewest_stale(schedule.patience_epochs), "validation")

@@ -19,6 +19,7 @@ from varfilter._text import count, printable, tell
 from varfilter.cli.exits import Stopping
 from varfilter.cli.options import TrainOptions
 from varfilter.cli.overview import Correction, say
+from varfilter.runs.checkpointing import Best
 from varfilter.runs.metrics import collapse, rise
 from varfilter.runs.plan import Plan
 from varfilter.runs.run import Run
@@ -302,6 +303,18 @@ def scalars(run: Run) -> Iterator[_Scalars]:
 def validating(event: Validating) -> str:
     """What is said while a validation goes on."""
     return f"validating {event.num_sequences:,} of {count(event.of, 'sequence')} ..."
+
+
+def best_score(run: Run, best: Best) -> list[str]:
+    """What is said of the lowest validation of a run that has ended, in lines; none if none was."""
+    if not best.step:
+        return []
+    lines = run.metrics()
+    part = scored_part(lines[-1]) if lines else ""
+    found = [f"best validation: {best.valid:.4f} nats per step at step {best.step:,}{part}"]
+    if best.full is not None:
+        found.append(f"on all sequences: {best.full:.4f} nats per step")
+    return found
 
 
 def scored_part(line: dict[str, Any]) -> str:

@@ -1,5 +1,6 @@
 """`varfilter train --seeds`: several runs in one program, and what is shown of them."""
 
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -24,6 +25,7 @@ from varfilter.cli.progress import (
     SECONDS_PER_LINE,
     SECONDS_PER_PICTURE,
     Pace,
+    best_score,
     print_resumed,
     printing_above,
     scalars,
@@ -142,23 +144,22 @@ def _left(runs: Sequence[Run]) -> str:
 
 
 def _print_end(out: Path, runs: Sequence[Run], dataset: Any, stopped: dict[int, Stopped]) -> None:
+    lines: list[tuple[str, str]] = []
     for run, end in zip(runs, (stopped[m] for m in range(len(runs))), strict=True):
-        lines = run.metrics()
-        part = scored_part(lines[-1]) if lines else ""
-        full = "" if end.best.full is None else f", {end.best.full:.4f} on all"
-        say(
-            f"{run.folder.name}: best validation {end.best.valid:.4f} nats per step{part}{full}, at"
-            f" step {end.best.step}; done at step {end.step}: {end.reason}"
-        )
+        lines.append((run.folder.name, f"done at step {end.step:,}: {end.reason}"))
+        lines += [("", text) for text in best_score(run, end.best)]
     best = [end.best.valid for end in stopped.values() if end.best.step]
     if len(best) > 1:
-        say(f"best validation over {len(best)} seeds: {_mean_and_spread(best)} nats per step")
+        lines.append(
+            (f"{len(best)} seeds", f"best validation: {_mean_and_spread(best)} nats per step")
+        )
     said: dict[str, list[str]] = {}
     for run in runs:
         for text in judged_run(run, dataset):
             said.setdefault(text, []).append(run.folder.name)
-    say_overview([("warning:", f"{', '.join(who)}: {text}") for text, who in said.items()])
-    say(f"runs: {out}", f"next: {runs[0].command('evaluate')}, and so each of them")
+    lines += [("warning:", f"{', '.join(who)}: {text}") for text, who in said.items()]
+    say_overview(lines, sys.stdout)
+    say(f"runs: {out}", f"next: {runs[0].command('evaluate')}", "      and so each of them")
 
 
 def _mean_and_spread(values: Sequence[float]) -> str:
@@ -277,6 +278,8 @@ class _SeedTable:
         return self
 
     def __exit__(self, *error: Any) -> None:
+        # What stays on the screen is where training ended, with no time left.
+        self.what = self._caption((), is_over=True)
         self.live.update(self._picture(), refresh=True)
         self.live.__exit__(*error)
 
@@ -305,7 +308,7 @@ class _SeedTable:
                 return {"": f"ended at step {event.step}: {event.reason}"}
         return {}
 
-    def _caption(self, events: Events) -> str:
+    def _caption(self, events: Events, *, is_over: bool = False) -> str:
         if (begun := _first(events, Validating)) is not None:
             return validating(begun)
         if (event := self.updated) is None:
@@ -313,7 +316,8 @@ class _SeedTable:
         rate, left = self.pace.per_second, self.pace.left(event)
         text = f"epoch {event.epoch} of {event.num_epochs}, step {event.step}"
         if rate is not None and left is not None:
-            text += f"; {rate:.3g} updates/s of each, {written_duration(left)} left"
+            text += f"; {rate:.3g} updates/s of each"
+            text += "" if is_over else f", {written_duration(left)} left"
         return text
 
     def _picture(self) -> Group:

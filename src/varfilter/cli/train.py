@@ -179,16 +179,15 @@ def _left(run: Any) -> str:
 
 def _print_end(run: Any, dataset: Any, stopped: Any) -> None:
     from varfilter.cli.overview import say as say_overview
-    from varfilter.cli.progress import scored_part
+    from varfilter.cli.progress import best_score
     from varfilter.runs.metrics import verdict
     from varfilter.runs.scores import judged_run
 
-    say(f"Done at step {stopped.step}: {stopped.reason}.", f"run: {run.folder}")
-    best, lines = stopped.best, run.metrics()
-    if best.step:
-        part = scored_part(lines[-1]) if lines else ""
-        full = "" if best.full is None else f", {best.full:.4f} on all"
-        say(f"best validation: {best.valid:.4f} nats per step{part}{full}, at step {best.step}")
+    say(
+        f"Done at step {stopped.step:,}: {stopped.reason}.",
+        f"run: {run.folder}",
+        *best_score(run, stopped.best),
+    )
     naive = verdict(run)
     others = [text for text in judged_run(run, dataset) if text != naive]
     say_overview([("warning:", text) for text in others], sys.stdout)

@@ -59,7 +59,8 @@ def summarize(
     drawn = [medium.inspected(each) for each in inspected[: medium.inspection.num_drawn]]
     reference = medium.reference(dataset, split)
     lines = run.metrics()
-    warnings = [*judgements(lines), naivety(scores.nats, reference)]
+    num_epochs = run.experiment.schedule.num_epochs
+    warnings = [*judgements(lines, num_epochs=num_epochs), naivety(scores.nats, reference)]
     numbers = {
         "label": label,
         **_facts(run, dataset),

@@ -117,15 +117,15 @@ def rise(lines: Lines) -> str | None:
     )
 
 
-def unfinished(lines: Lines) -> str | None:
-    """The best is the last step: it was still learning when it ended."""
+def unfinished(lines: Lines, num_epochs: int | None = None) -> str | None:
+    """The best is the last step: it was still learning, at the end of its epochs or before."""
     scores = _scores(lines)
     if len(scores) < 2 or min(scores, key=lambda each: each[1]) != scores[-1]:
         return None
-    return (
-        f"The best is the last step, {scores[-1][0]:,}: it was still learning. Train longer, with a"
-        " greater --schedule.num-epochs."
-    )
+    longer = "Train longer, with a greater --schedule.num-epochs."
+    if num_epochs is not None and (epoch := lines[-1]["epoch"]) < num_epochs:
+        longer = f"Train longer: that was epoch {epoch:.4g} of {num_epochs:,}."
+    return f"The best is the last step, {scores[-1][0]:,}: it was still learning. {longer}"
 
 
 def collapse(lines: Lines) -> str | None:
@@ -152,13 +152,13 @@ def naivety(nats: float, reference: Any) -> str | None:
     )
 
 
-def judgements(lines: Lines, reference: Any = None) -> list[str]:
+def judgements(lines: Lines, reference: Any = None, *, num_epochs: int | None = None) -> list[str]:
     """All that is bad about a run that has ended, by its metrics.
 
-    `reference` is the naive predictor's score on the sequences that were validated
-    (`validated_reference`).
+    `num_epochs` are those of its schedule, and `reference` is the naive predictor's score on the
+    sequences that were validated (`validated_reference`).
     """
-    found = [rise(lines), unfinished(lines), collapse(lines)]
+    found = [rise(lines), unfinished(lines, num_epochs), collapse(lines)]
     if reference is not None and lines:
         found.append(naivety(_best_of(lines), reference))
     return [text for text in found if text is not None]

@@ -72,7 +72,8 @@ def score_run(
 
 def judged_run(run: Run, dataset: Dataset) -> list[str]:
     """What is bad about a run that has ended, a sentence each; `dataset` is its own."""
-    return judgements(run.metrics(), reference_of(run, dataset))
+    num_epochs = run.experiment.schedule.num_epochs
+    return judgements(run.metrics(), reference_of(run, dataset), num_epochs=num_epochs)
 
 
 def score_particles(
