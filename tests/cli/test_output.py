@@ -57,7 +57,7 @@ def test_a_table_of_one_sequence_and_one_column_is_told_of_in_the_singular(tmp_p
     run = Run.begin(tmp_path / "run", experiment, dataset)
     lines = overview(run, dataset, plan_run(experiment, dataset, max_updates=1))
     said = " ".join(text for _, text in lines)
-    for words in ("1 sequence (32 steps) for train", "1 number", "1 update (", "1 window of"):
+    for words in ("1 for training (32 steps)", "1 number", "1 update (", "1 window of"):
         assert words in said
     assert not re.search(r"\b1 [a-z]{2,}s\b", said), said
     # One update cannot be halved, nor one window.

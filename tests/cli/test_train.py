@@ -19,7 +19,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from commands import command, refuse
+from commands import command, refuse, succeed
 from songs import LAST, NUM_EPOCHS, TINY, contents, write_songs
 from varfilter import _saved
 from varfilter.cli.options import meant_by, overridden
@@ -332,7 +332,7 @@ def test_what_is_seen_live(run, clock):
         # The best comes with the very last validation, at once after the picture before.
         live.show(Validated(line | {"best": 1.25}, True))
         live.show(Stopped("done", 24, Best(1.25, 24)))
-    for words in ("epoch 12 of 50, step 24", "7.5000", "reconstruction 6.5000, KL 1.0000"):
+    for words in ("epoch 12 of 50, step 24 of 50", "7.5000", "reconstruction 6.5000, KL 1.0000"):
         assert words in shown
     # 26 of 50 updates are left, at ten a second; the first took 40 s to compile.
     for words in ("prior 9.0000, then 7.5000", "theta 1", "3 updates skipped", "3 s left"):
@@ -354,6 +354,39 @@ def test_a_validation_before_the_first_update_is_seen_too(run):
         assert screen.getvalue().endswith("validating 12 of 135 sequences ...")
         live.show(Validated(found.metrics()[-1], True))
         assert screen.getvalue().endswith("compiling ...")
+
+
+def test_what_stays_on_the_screen_is_what_is_saved(songs, tmp_path, monkeypatch, capsys):
+    """A signal is looked at after the update that came with it was shown."""
+    from varfilter.cli.exits import STOPPED, Stopping
+    from varfilter.cli.train import Train
+
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as a terminal
+    stopping, folder = Stopping(), tmp_path / "run"
+    stopping.is_asked = True
+    words = ["srnn-jsb-avf", *map(str, TINY), "--data.at", str(songs), "--out", str(folder)]
+    assert Train.main("varfilter train", words, stopping) == STOPPED
+    (step, _), *_ = kept_checkpoints(folder / "checkpoints")
+    assert f"step {step} of {LAST}" in capsys.readouterr().err
+
+
+def test_a_run_that_has_ended_does_not_go_on(unbroken):
+    done = succeed("train", unbroken[0])
+    assert f"training  at its end, step {LAST}: " in done.err
+    assert "Going on" not in done.err
+    assert f"Done at step {LAST}: " in done.out
+
+
+def test_of_a_display_of_nothing_nothing_stays(run):
+    from rich.console import Console
+
+    from varfilter.cli.progress import _Live
+
+    screen = io.StringIO()
+    with _Live(Console(file=screen, force_terminal=True, width=100), Run.load(run), None):
+        before = len(screen.getvalue())
+    # Up a line, and that is cleared.
+    assert "\x1b[1A\x1b[2K" in screen.getvalue()[before:]
 
 
 def test_the_time_left_does_not_count_compiling(clock):

@@ -56,7 +56,7 @@ def shown_by(
 
         def show(event: Event) -> Stopped | None:
             if isinstance(event, Resumed):
-                print_resumed(event, quiet=options.quiet)
+                print_resumed(event, quiet=options.quiet or has_ended(plan))
             for viewer in viewers:
                 viewer.show(event)
             return event if isinstance(event, Stopped) else None
@@ -81,6 +81,11 @@ def print_resumed(event: Any, *, quiet: bool) -> None:
         tell(f"A checkpoint was left out: {reason}")
     if not quiet or event.refused:
         tell(f"Going on from step {event.step}.")
+
+
+def has_ended(plan: Plan | None) -> bool:
+    """Whether it was known beforehand that there is nothing left to do."""
+    return plan is not None and not plan.left
 
 
 class Pace:
@@ -125,9 +130,17 @@ class Pace:
         """Updates in a second, while there are updates."""
         return 1.0 / max(median(self.seconds), 1e-9) if self.seconds else None
 
+    def end(self, event: Updated) -> int:
+        """The last update that will be made."""
+        return min(event.num_updates, self.max_updates or event.num_updates)
+
+    def place(self, event: Updated) -> str:
+        """Where training is, in words."""
+        step = f"step {event.step:,} of {self.end(event):,}"
+        return f"epoch {event.epoch:,} of {event.num_epochs:,}, {step}"
+
     def left(self, event: Updated) -> float | None:
         """Seconds to the end."""
-        end = min(event.num_updates, self.max_updates or event.num_updates)
         if not self.seconds:
             return None
         per_update = median(self.seconds)
@@ -135,7 +148,7 @@ class Pace:
             # As many more, for each update, as there were from the first on.
             often = (self.num_validated - 1) / max(self.last_validated - self.first_validated, 1)
             per_update += often * median(self.validations)
-        return max(end - event.step, 0) * per_update
+        return max(self.end(event) - event.step, 0) * per_update
 
 
 class _Lines:
@@ -205,6 +218,8 @@ class _Live:
         # What stays on the screen is where training ended, with no time left.
         if self.updated is not None:
             self.live.update(self._picture(self.updated, is_over=True), refresh=True)
+        # Where nothing was done, nothing stays.
+        self.live.transient = self.updated is None
         self.live.__exit__(*error)
 
     def show(self, event: Event) -> None:
@@ -231,9 +246,7 @@ class _Live:
         means = jax.tree.map(lambda m: np.mean(m, axis=0), jax.device_get(event.metrics))
         picture = Table.grid(padding=(0, 2))
         rate, left = self.pace.per_second, self.pace.left(event)
-        picture.add_row(
-            Text(self.name), f"epoch {event.epoch} of {event.num_epochs}, step {event.step}"
-        )
+        picture.add_row(Text(self.name), self.pace.place(event))
         if rate is not None and left is not None:
             end = "" if is_over else f", {written_duration(left)} left"
             picture.add_row("pace", f"{rate:.3g} updates/s{end}")

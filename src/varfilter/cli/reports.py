@@ -327,19 +327,17 @@ def _number(value: float | None) -> str:
 def _watched(stopping: Stopping, command: Reproduce, run: Any, events: Any) -> Iterator[Any]:
     """Show a training as `varfilter train` does; a signal saves it first."""
     from varfilter.cli.progress import shown_by
-    from varfilter.runs.training import Stopped
 
     tell("", f"{run.experiment.name}:")
     stopping.save_with(events.leave, lambda: f"Stopped, and saved. To go on: {command.command()}")
     with shown_by(run, TrainOptions(max_updates=command.max_updates), stopping) as show:
 
         def seen(event: Any) -> bool:
-            if stopping.is_asked and not isinstance(event, Stopped):
+            if (stopped := show(event)) is not None:
+                tell(f"Done at step {stopped.step:,}: {stopped.reason}.")
+            elif stopping.is_asked:
                 stopping.take_over()
                 return True
-            show(event)
-            if isinstance(event, Stopped):
-                tell(f"Done at step {event.step}: {event.reason}.")
             return False
 
         yield seen

@@ -26,6 +26,7 @@ from varfilter.cli.progress import (
     SECONDS_PER_PICTURE,
     Pace,
     best_score,
+    has_ended,
     print_resumed,
     printing_above,
     scalars,
@@ -76,12 +77,11 @@ def train_seeds(target: Target, options: TrainOptions, stopping: Stopping) -> in
         # Closed before anything else: what was learned is saved.
         with _shown_by(runs, options, stopping, plan) as show, closing(events):
             for event in events:
-                found = {m: e for m, e in enumerate(event) if isinstance(e, Stopped)}
-                if stopping.is_asked and len(stopped) + len(found) < len(runs):
+                show(event)
+                stopped |= {m: e for m, e in enumerate(event) if isinstance(e, Stopped)}
+                if stopping.is_asked and len(stopped) < len(runs):
                     stopping.take_over()
                     break
-                stopped |= found
-                show(event)
     except OSError as error:
         tell(error)
         if any(run.has_learned for run in runs):
@@ -191,7 +191,8 @@ def _shown_by(
             if resumed := [event for event in events if isinstance(event, Resumed)]:
                 refused = [reason for event in resumed for reason in event.refused]
                 last = max(event.step for event in resumed)
-                print_resumed(Resumed(last, tuple(refused)), quiet=options.quiet)
+                quiet = options.quiet or has_ended(plan)
+                print_resumed(Resumed(last, tuple(refused)), quiet=quiet)
             for viewer in viewers:
                 viewer.show(events)
             if correction is not None:
@@ -281,6 +282,8 @@ class _SeedTable:
         # What stays on the screen is where training ended, with no time left.
         self.what = self._caption((), is_over=True)
         self.live.update(self._picture(), refresh=True)
+        # Where nothing was done, nothing stays.
+        self.live.transient = self.updated is None
         self.live.__exit__(*error)
 
     def show(self, events: Events) -> None:
@@ -314,7 +317,7 @@ class _SeedTable:
         if (event := self.updated) is None:
             return self.what
         rate, left = self.pace.per_second, self.pace.left(event)
-        text = f"epoch {event.epoch} of {event.num_epochs}, step {event.step}"
+        text = self.pace.place(event)
         if rate is not None and left is not None:
             text += f"; {rate:.3g} updates/s of each"
             text += "" if is_over else f", {written_duration(left)} left"

@@ -92,7 +92,7 @@ def _train(target: Target, options: TrainOptions, stopping: Stopping) -> int:
     from varfilter.media import load
     from varfilter.runs.plan import plan_run, reached_in
     from varfilter.runs.run import Run
-    from varfilter.runs.training import Stopped, train_run
+    from varfilter.runs.training import train_run
 
     experiment, out, earlier = target.experiment, options.out, target.run
     assert out is not None
@@ -138,11 +138,12 @@ def _train(target: Target, options: TrainOptions, stopping: Stopping) -> int:
             closing(events),
         ):
             for event in events:
+                # What stays on the screen is what is saved.
+                stopped = show(event)
                 # One process alone would leave the others waiting for its part of an update.
-                if in_any_process(stopping.is_asked) and not isinstance(event, Stopped):
+                if in_any_process(stopping.is_asked) and stopped is None:
                     stopping.take_over()
                     break
-                stopped = show(event)
     except OSError as error:
         tell(error)
         if run.has_learned:  # else there is nothing to go on with, or it is elsewhere now

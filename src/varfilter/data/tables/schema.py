@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from varfilter._text import count
-from varfilter.data.dataset import SPLITS
 from varfilter.data.ragged import Ragged
 from varfilter.data.tables.columns import unfit, within_floats
 from varfilter.data.tables.files import SEQUENCE_AXIS, Columns, read_columns
@@ -330,13 +329,7 @@ def notes_of(
             " last one counts."
         )
     notes.append(_sequence_note(schema.layout.sequence))
-    sizes = ", ".join(
-        f"{count(len(rows[s]), 'sequence')} ({count(len(rows[s].values), 'step')}) for {s}"
-        for s in SPLITS
-    )
-    notes.append(
-        f"Split {'by whole sequences' if by_sequence else 'by time, each sequence'}: {sizes}."
-    )
+    notes.append(f"Split by {'whole sequences' if by_sequence else 'time, each sequence'}.")
     for kind in dict.fromkeys(kinds.values()):
         notes.append(f"Columns taken as {kind}: {_listed(n for n in kinds if kinds[n] == kind)}.")
     notes += [
