@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from commands import refuse
+from songs import write_songs
 from varfilter.cli.options import meant_by, overridden
 from varfilter.cli.overview import Correction, overview, say
 from varfilter.cli.presets import with_preset_given
@@ -108,6 +109,19 @@ def test_what_is_said_before_it_starts(music, capsys):
         assert " ".join(" ".join(shown).split()) == " ".join(
             " ".join(f"{label} {text}" for label, text in lines).split()
         )
+
+
+def test_a_set_that_has_a_name_is_told_of_with_its_file(tmp_path, monkeypatch):
+    monkeypatch.setenv("VARFILTER_DATA", str(tmp_path))
+    path = tmp_path / "music" / "jsb_chorales.npz"
+    path.parent.mkdir()
+    write_songs(path)
+    words = ("--preset", "small", "--schedule.num-steps", "6")
+    experiment = target_of("srnn-jsb-avf", *words)[1]
+    dataset = load(experiment.data)
+    run = Run.begin(tmp_path / "run", experiment, dataset)
+    lines = overview(run, dataset, plan_run(experiment, dataset))
+    assert lines[0] == ("data", f"jsb: music, from {path}")
 
 
 def test_what_is_said_of_a_run_that_goes_on_is_of_what_is_left(music):

@@ -7,6 +7,7 @@ import textwrap
 from typing import Any
 
 from varfilter._text import count
+from varfilter.data.sets.registry import CATALOGUE, data_folder, locate
 from varfilter.experiments.costs import VALIDATION, duration, rough_duration
 from varfilter.runs.stopping import fewest_stale
 
@@ -20,10 +21,8 @@ SPLITS = ("train", "valid", "test")
 
 def overview(run: Any, dataset: Any, plan: Any) -> list[tuple[str, str]]:
     """(label, sentence) of each line: the data, the model, the schedule, what it will take."""
-    source = run.experiment.data
-    place = source.source if source.at is None else source.at
     return [
-        ("data", f"{dataset.name}: {run.medium.plural}, from {place}"),
+        ("data", f"{dataset.name}: {run.medium.plural}, from {_place(run.experiment.data)}"),
         ("", _counts(dataset)),
         *(("", note) for note in dataset.notes),
         ("model", _model(plan)),
@@ -97,6 +96,15 @@ class Correction:
             f"{duration(seconds)} an update, so {duration(left)} to the end, or"
             f" {duration(left * (1 + VALIDATION))} with validation at its most{memory}"
         )
+
+
+def _place(source: Any) -> str:
+    """Where the data lie: of a set that has a name, in which file or folder it was found."""
+    if source.at is not None:
+        return source.at
+    entry = CATALOGUE.get(source.source)
+    found = None if entry is None else locate(entry, data_folder())
+    return source.source if found is None else str(found)
 
 
 def _counts(dataset: Any) -> str:
