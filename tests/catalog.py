@@ -12,6 +12,7 @@ import pytest
 
 import varfilter as vf
 import worlds
+from varfilter.filters import EnsembleFilter
 from varfilter.inference import (
     LearnedStep,
     LSTMPosterior,
@@ -31,12 +32,14 @@ MODELS = {
     "svg": worlds.svg,
     "differenced": worlds.differenced,
     "logarithmic": worlds.logarithmic,
+    "ensemble": worlds.ensemble,
 }
 # How a filter is made of an inference; `KalmanFilter` needs none.
 FILTERS = {
     "variational": vf.VariationalFilter,
     "particle": lambda inference: vf.ParticleFilter(inference, 4),
     "kalman": lambda inference: vf.KalmanFilter(),
+    "ensemble": lambda inference: EnsembleFilter([vf.VariationalFilter(inference)] * 2),
 }
 INFERENCES = ("prior", "baseline", "avf", "avf-errors", "gradient-descent")
 # Variants that touch nothing of the model: one model is enough for them.

@@ -11,7 +11,7 @@ from jax.flatten_util import ravel_pytree
 
 import varfilter as vf
 from varfilter.inference import MLPPosterior, SRNNPosterior, SVGPosterior, VRNNPosterior
-from varfilter.models import BernoulliImage, NormalHead, VaryingNormalHead
+from varfilter.models import BernoulliImage, Ensemble, NormalHead, VaryingNormalHead
 from varfilter.nn import DCGAN, VGG
 
 KEY = jax.random.key(20)
@@ -180,6 +180,14 @@ def logarithmic(size: int = 4, latent: int = 3, inputs: int = 0) -> vf.Logarithm
     """The same, of which the first and the second element are positive."""
     scale = (0.5, 0.2, *(None for _ in range(size - 2)))
     return vf.Logarithmic(differenced(size, latent, inputs), scale, centre=(0.3,) * size)
+
+
+@once
+def ensemble(num_members: int = 2) -> Ensemble:
+    """Small deep Markov models that were never trained, each from its own start."""
+    keys = jax.random.split(jax.random.key(9), num_members)
+    sizes = {"hidden_size": 6, "num_layers": 1}
+    return Ensemble([vf.DeepMarkov(3, 2, key=key, **sizes) for key in keys])
 
 
 def baseline(model: vf.AbstractModel, key=KEY) -> vf.AbstractInference:

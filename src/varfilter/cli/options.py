@@ -193,6 +193,9 @@ class TrainOptions:
     seed: Number = 0
     """All randomness comes from this number: the same seed gives the same run."""
 
+    num_members: Number = 1
+    """Models that are learned side by side, each from its own start, and that predict together."""
+
     seeds: Annotated[int | None, named("N")] = None
     """Train so many runs in one program, with the seeds from --seed on; each has a folder of its
     own, DIR/seed-N, and the numbers of a run of that seed alone."""
@@ -290,10 +293,12 @@ def overridden(target: Target, words: Sequence[str], *, prog: str = "") -> tuple
         prog,
         words,
         lambda: experiment_flags(experiment, words),
-        default=parser(seed=experiment.seed, out=target.out, seeds=len(target.seeds) or None),
+        default=parser(
+            **_of_experiment(experiment), out=target.out, seeds=len(target.seeds) or None
+        ),
         config=(tyro.conf.AvoidSubcommands,),
     )
-    chosen = {name: getattr(given, name) for name in own} | {"seed": given.seed}
+    chosen = {name: getattr(given, name) for name in (*own, *_of_experiment(experiment))}
     chosen["data"] = whole_source(type(source)(**vars(chosen["data"])))
     training = {f.name: getattr(given, f.name) for f in dataclasses.fields(TrainOptions)}
     return dataclasses.replace(experiment, **chosen), TrainOptions(**training)
@@ -303,7 +308,7 @@ def experiment_options(experiment: Any) -> list[Section]:
     """The options that the fields of an experiment are: first of the data, then of its settings."""
     inference = type(experiment.filter.inference).__name__.lower()
     method = Option("method", "--method", "avf|baseline|descent", f"{_METHOD} ({inference})")
-    training = usage.options_of(TrainOptions, default=TrainOptions(seed=experiment.seed))
+    training = usage.options_of(TrainOptions, default=TrainOptions(**_of_experiment(experiment)))
     source = experiment.data
     # What has a path of its own lies nowhere else.
     hidden = ("source", "at") if os.sep in source.source else ("source",)
@@ -324,6 +329,11 @@ def experiment_flags(experiment: Any, words: Sequence[str]) -> dict[str, str]:
     # Arguments of the readers: which sequences are for what, and where the data lie.
     places = dict.fromkeys(("source", "path", "folder"), "TABLE|FOLDER")
     return {"split": "--data.split-by"} | flags_of(options, words) | places
+
+
+def _of_experiment(experiment: Any) -> dict[str, Any]:
+    """The numbers of an experiment that stand among the options of training."""
+    return {"seed": experiment.seed, "num_members": experiment.num_members}
 
 
 def _settings(experiment: Any) -> dict[str, Any]:

@@ -126,10 +126,12 @@ def _model(plan: Any) -> str:
     name = "SRNN for the columns of a table" if name == "Table" else name
     method = type(experiment.filter.inference).__name__
     bound = experiment.filter.bound
+    members = experiment.num_members
     return (
         f"{name}, {method if method == 'AVF' else method.lower()}, preset {experiment.preset}:"
         f" {parameters.total:,} parameters ({parameters.model:,} of the model,"
         f" {parameters.inference:,} of the inference)"
+        + ("" if members == 1 else f", of {members} members that predict together")
         + ("" if bound == "elbo" else f"; bound {bound}")
     )
 

@@ -172,7 +172,8 @@ def num_parameters(
         leaves = jax.tree.leaves(tree)
         return sum(math.prod(x.shape) for x in leaves if isinstance(x, jax.ShapeDtypeStruct))
 
-    return Parameters(*map(count, eqx.filter_eval_shape(build)))
+    one = map(count, eqx.filter_eval_shape(build))
+    return Parameters(*(experiment.num_members * number for number in one))
 
 
 def num_updates(experiment: Experiment) -> int:

@@ -10,14 +10,16 @@ from typing import Any, NamedTuple
 
 import jax
 
+from varfilter._arguments import require_positive
 from varfilter.data.batches import RandomWindows
 from varfilter.data.dataset import SPLITS, Dataset
 from varfilter.experiments.models import SRNNSizes, SVGSizes, TableSizes, VRNNSizes
 from varfilter.experiments.settings import FilterChoice, Optimizers, Schedule
-from varfilter.filters import AbstractFilter
-from varfilter.learning import EndToEnd, TimeParallel
+from varfilter.filters import AbstractFilter, EnsembleFilter
+from varfilter.learning import EndToEnd, EnsembleLearner, TimeParallel
 from varfilter.media import Source, medium_named, medium_of
 from varfilter.model import AbstractModel
+from varfilter.models import Ensemble
 
 Sizes = VRNNSizes | SRNNSizes | SVGSizes | TableSizes
 # Fields that earlier runs have on record, and that said nothing of what was trained.
@@ -43,7 +45,7 @@ class Built(NamedTuple):
 
     model: AbstractModel
     filter: AbstractFilter
-    learner: TimeParallel | EndToEnd
+    learner: TimeParallel | EndToEnd | EnsembleLearner
 
 
 class Keys(NamedTuple):
@@ -68,9 +70,14 @@ class Experiment:
     filter: FilterChoice = FilterChoice()
     optimizer: Optimizers = Optimizers()
     schedule: Schedule = Schedule()
+    num_members: int = 1
+    """Models that are learned side by side and predict together; each is one more to train."""
     seed: int = 0
     published: Published | None = None
     preset: str = "paper"
+
+    def __post_init__(self):
+        require_positive("num_members", self.num_members)
 
     def keys(self) -> Keys:
         """The random keys of a run, all from its seed."""
@@ -94,15 +101,31 @@ class Experiment:
                 f"`schedule.semitones` is {self.schedule.semitones}, but {dataset.name!r} is no"
                 " music: only piano rolls can be moved to another key. Give 0."
             )
-        keys = self.keys()
-        model = self.model.build(dataset, keys.model)
-        filter = self.filter.build(model, keys.filter)
+        built = [self._member(dataset, *keys) for keys in self._keys_of_members()]
+        filter = built[0][1]
         complete = self.schedule.thinning() is None
         complete = complete and not any(dataset.has_gaps(split) for split in SPLITS)
         learner = self.optimizer.learner(
             filter, updates_per_epoch, complete=complete, can_be_stacked=can_be_stacked
         )
-        return Built(model, filter, learner)
+        if len(built) == 1:
+            return Built(*built[0], learner)
+        models, filters = zip(*built, strict=True)
+        return Built(Ensemble(models), EnsembleFilter(filters), EnsembleLearner(learner))
+
+    def _member(
+        self, dataset: Dataset, key_model: Any, key_filter: Any
+    ) -> tuple[AbstractModel, AbstractFilter]:
+        model = self.model.build(dataset, key_model)
+        return model, self.filter.build(model, key_filter)
+
+    def _keys_of_members(self) -> list[tuple[Any, Any]]:
+        """The keys of the parameters of each member; a single one has those of the run."""
+        keys = self.keys()
+        if self.num_members == 1:
+            return [(keys.model, keys.filter)]
+        own = (jax.random.split(key, self.num_members) for key in (keys.model, keys.filter))
+        return list(zip(*own, strict=True))
 
 
 def as_json(value: Any) -> Any:

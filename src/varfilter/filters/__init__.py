@@ -1,6 +1,7 @@
 """How to fold observations in: one family a file."""
 
 from varfilter.filters.base import AbstractFilter, Filtered
+from varfilter.filters.ensemble import EnsembleFilter, EnsembleInfo, of_each_member, share_of_member
 from varfilter.filters.kalman import KalmanFilter, KalmanInfo
 from varfilter.filters.particle import ParticleFilter, ParticleInfo
 from varfilter.filters.resampling import ScoredSystematic, Systematic
@@ -8,6 +9,8 @@ from varfilter.filters.variational import VariationalFilter, VariationalInfo
 
 __all__ = [
     "AbstractFilter",
+    "EnsembleFilter",
+    "EnsembleInfo",
     "Filtered",
     "KalmanFilter",
     "KalmanInfo",
@@ -17,4 +20,6 @@ __all__ = [
     "Systematic",
     "VariationalFilter",
     "VariationalInfo",
+    "of_each_member",
+    "share_of_member",
 ]

@@ -2,7 +2,8 @@
 
 from varfilter.learning.dropout import Dropout
 from varfilter.learning.end_to_end import EndToEnd
+from varfilter.learning.ensemble import EnsembleLearner
 from varfilter.learning.state import LearnerState, Metrics
 from varfilter.learning.time_parallel import TimeParallel
 
-__all__ = ["Dropout", "EndToEnd", "LearnerState", "Metrics", "TimeParallel"]
+__all__ = ["Dropout", "EndToEnd", "EnsembleLearner", "LearnerState", "Metrics", "TimeParallel"]

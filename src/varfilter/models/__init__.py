@@ -2,6 +2,7 @@
 
 from varfilter.models.deep_markov import DeepMarkov
 from varfilter.models.differenced import Differenced
+from varfilter.models.ensemble import Ensemble
 from varfilter.models.heads import (
     BernoulliHead,
     BernoulliImage,
@@ -29,6 +30,7 @@ __all__ = [
     "ColumnHead",
     "DeepMarkov",
     "Differenced",
+    "Ensemble",
     "LatentHead",
     "LinearDynamics",
     "LinearGaussian",

@@ -20,6 +20,7 @@ from varfilter.data.dataset import Dataset
 from varfilter.filtering import Belief, scan_steps, start
 from varfilter.filters import AbstractFilter, ParticleFilter, VariationalFilter
 from varfilter.filters.base import Carry, driven_carry
+from varfilter.filters.ensemble import EnsembleFilter, pooled
 from varfilter.media import Inspection
 from varfilter.model import AbstractModel
 from varfilter.plots.figures import InspectedSequence
@@ -194,6 +195,12 @@ def _step(
     filter: AbstractFilter, model: AbstractModel, carry: Any, x: Array, key: PRNGKeyArray
 ) -> tuple[Any, Array | None, Array]:
     """(carry, mean of p(x | z) for the z ~ q that are passed on, bound) after one step."""
+    if isinstance(filter, EnsembleFilter):
+        after, means, bounds = filter.each(
+            lambda filter, model, carry, key: _step(filter, model, carry, x, key),
+            model, carry, filter.keys(key),
+        )  # fmt: skip
+        return after, jnp.mean(means, axis=0), pooled(bounds, axis=0)
     if not isinstance(filter, VariationalFilter):
         after, filtered = filter.step(model, carry, x, key)
         if not isinstance(filter, ParticleFilter):

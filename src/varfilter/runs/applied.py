@@ -1,6 +1,7 @@
 """A trained run at work: filter new recordings, forecast how they go on, make up others."""
 
 import functools
+import itertools
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,14 @@ from varfilter._programs import kept_jit
 from varfilter.contracts import require_inputs
 from varfilter.data.dataset import Dataset
 from varfilter.filtering import Belief, run, start
-from varfilter.filters import AbstractFilter, Filtered, ParticleFilter, VariationalFilter
+from varfilter.filters import (
+    AbstractFilter,
+    Filtered,
+    ParticleFilter,
+    VariationalFilter,
+    of_each_member,
+    share_of_member,
+)
 from varfilter.media import (
     Ahead,
     NewSequence,
@@ -27,6 +35,7 @@ from varfilter.media import (
     step_rows,
 )
 from varfilter.model import AbstractModel
+from varfilter.models import Ensemble
 from varfilter.prediction import (
     Predicted,
     forecast,
@@ -155,20 +164,23 @@ def apply_run(
     return AppliedRun(run.template, trained.model, filter, key, num_samples, levels, latents, known)
 
 
-def applied_filter(
-    trained: AbstractFilter, num_particles: int
-) -> VariationalFilter | ParticleFilter:
+def applied_filter(trained: AbstractFilter, num_particles: int) -> AbstractFilter:
     """The filter with the inference of `trained`, whatever it was trained with, for new data.
 
     One sampled past is what AVF learns from, and as a belief it is overconfident: it holds one
     guess of all that was not observed for a fact. So `num_particles` weighted trajectories are
     carried, each proposed by the trained inference, and resampled where fewer than half of them
-    count; 1 gives the paper's filter.
+    count; 1 gives the paper's filter. The members of an ensemble share them.
     """
-    assert isinstance(trained, VariationalFilter | ParticleFilter)
-    if num_particles == 1:
-        return VariationalFilter(trained.inference)
-    return ParticleFilter(trained.inference, num_particles, resample_below=0.5)
+    own = share_of_member(trained, num_particles)
+
+    def applied(trained: AbstractFilter) -> AbstractFilter:
+        assert isinstance(trained, VariationalFilter | ParticleFilter)
+        if own == 1:
+            return VariationalFilter(trained.inference)
+        return ParticleFilter(trained.inference, own, resample_below=0.5)
+
+    return of_each_member(trained, applied)
 
 
 def filter_data(
@@ -252,8 +264,15 @@ def sample_run(
     keys = jax.random.split(applied.key, num_sequences)
     plan = run.medium.plan(run.template, inputs)
     known = run.medium.inputs_of_samples(run.template, num_steps, num_sequences, plan)
-    pairs = zip(keys, known, strict=True)
-    made = (generate(applied.model, num_steps, key, us=us)[0] for key, us in pairs)
+    model = applied.model
+    # Of an ensemble, one member after the other.
+    models = itertools.cycle(
+        map(model.member, range(model.num_members)) if isinstance(model, Ensemble) else [model]
+    )
+    made = (
+        generate(model, num_steps, key, us=us)[0]
+        for model, key, us in zip(models, keys, known, strict=False)
+    )
     return np.stack([np.asarray(xs) for xs in made])
 
 

@@ -10,8 +10,14 @@ import numpy as np
 from varfilter._arguments import require_positive
 from varfilter.data.dataset import Dataset, Family
 from varfilter.experiments.settings import Bound, filter_with
-from varfilter.filters import AbstractFilter, ParticleFilter, VariationalFilter
-from varfilter.inference import Iterative
+from varfilter.filters import (
+    AbstractFilter,
+    ParticleFilter,
+    VariationalFilter,
+    of_each_member,
+    share_of_member,
+)
+from varfilter.inference import AbstractInference, Iterative
 from varfilter.runs.metrics import judgements, reference_of
 from varfilter.runs.run import Run
 from varfilter.training.evaluation import Evaluation, HeldOut
@@ -45,9 +51,12 @@ def score_run(
                 " particles beside it."
             )
     trained = run.trained()
+    inference = _inference(trained.filter, num_iterations)
     particles = choice.num_particles if num_particles is None else num_particles
-    filter = _with_iterations(trained.filter, num_iterations)
-    filter = filter_with(filter.inference, bound, particles, num_samples=choice.num_samples)
+    filter = of_each_member(
+        trained.filter,
+        lambda _: filter_with(inference, bound, particles, num_samples=choice.num_samples),
+    )
     dataset = run.dataset
     held_out = HeldOut(dataset, split=split, batch_size=batch_size)
     found = held_out.evaluate(filter, trained.model, jax.random.key(seed))
@@ -60,7 +69,7 @@ def score_run(
         "seed": seed,
         "bound": bound,
         "num_particles": None if bound == "elbo" else particles,
-        "num_iterations": getattr(filter.inference, "num_iterations", None),
+        "num_iterations": getattr(inference, "num_iterations", None),
         "units": "nats per step; lower is better",
         "prediction_units": "the data's own: root mean square error of the one-step prediction",
         **found.as_json(),
@@ -94,10 +103,10 @@ def score_particles(
     """
     trained = run.trained()
     count = run.medium.num_particles if num_particles is None else num_particles
-    filter = ParticleFilter(
-        _with_iterations(trained.filter, num_iterations).inference,
-        require_positive("num_particles", count),
-        resample_below=0.5,
+    inference = _inference(trained.filter, num_iterations)
+    own = share_of_member(trained.filter, require_positive("num_particles", count))
+    filter = of_each_member(
+        trained.filter, lambda _: ParticleFilter(inference, own, resample_below=0.5)
     )
     # The trajectories of a few sequences make a batch as large as many sequences do.
     size = None if batch_size is None else max(1, batch_size // count)
@@ -137,19 +146,20 @@ def name_of(scores: dict[str, Any], run: Run, num_particles: int | None = None) 
     return "-".join(parts) + ".json"
 
 
-def _with_iterations(
-    filter: AbstractFilter, num_iterations: int | None
-) -> VariationalFilter | ParticleFilter:
-    assert isinstance(filter, VariationalFilter | ParticleFilter)
+def _inference(filter: AbstractFilter, num_iterations: int | None) -> AbstractInference:
+    """The inference that was trained, of an ensemble those of its members, with so many updates."""
+    trained = getattr(filter, "members", filter)
+    assert isinstance(trained, VariationalFilter | ParticleFilter)
+    inference = trained.inference
     if num_iterations is None:
-        return filter
-    if not isinstance(filter.inference, Iterative):
+        return inference
+    if not isinstance(inference, Iterative):
         raise ValueError(
             f"`num_iterations` is {num_iterations}, but this run infers with"
-            f" `{type(filter.inference).__name__}`, whose iterations are not to be chosen after"
+            f" `{type(inference).__name__}`, whose iterations are not to be chosen after"
             " training. Leave it out, or evaluate a run of AVF."
         )
-    return VariationalFilter(filter.inference.with_num_iterations(num_iterations))
+    return inference.with_num_iterations(num_iterations)
 
 
 def _in_density_units(found: Evaluation, dataset: Dataset) -> dict[str, Any] | None:

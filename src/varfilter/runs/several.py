@@ -18,6 +18,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from varfilter._tree import stacked, unstacked
 from varfilter.data.dataset import Dataset
 from varfilter.experiments.experiment import Experiment, differences
 from varfilter.runs.checkpointing import Checkpointing, Found, Standing, newest_standing
@@ -33,7 +34,6 @@ from varfilter.runs.training import (
 )
 from varfilter.training.augmentation import Transposition
 from varfilter.training.checkpoints import kept_checkpoints
-from varfilter.training.stacking import stacked, unstacked
 from varfilter.training.updates import Fitted, fit_stacked
 
 # The numbers in which runs of one program may differ, as they are called on the command line.

@@ -27,10 +27,10 @@ from varfilter.devices import (
     spread,
     using_mesh,
 )
-from varfilter.learning import EndToEnd, LearnerState, Metrics, TimeParallel
+from varfilter.learning import EndToEnd, EnsembleLearner, LearnerState, Metrics, TimeParallel
 from varfilter.training.augmentation import Thinning, Transposition
 
-Learner = TimeParallel | EndToEnd
+Learner = TimeParallel | EndToEnd | EnsembleLearner
 Weight = Callable[[Int[Array, ""]], Float[Array, ""]]
 
 
