@@ -105,7 +105,9 @@ def tiny(medium, folder):
     if medium == "table":
         source = dataclasses.replace(source_of(readings(folder)), sequence="pump")
         sizes = TableSizes(latent_size=3, hidden_size=4)
-        return dataclasses.replace(own_experiment(source), model=sizes, **TINY), load(source)
+        # Of one member, like the others: `tests/runs/test_members.py` has those of several.
+        own = dataclasses.replace(own_experiment(source), model=sizes, num_members=1, **TINY)
+        return own, load(source)
     name, model, dataset = {
         "music": ("srnn-jsb-avf", SRNN, chorales()),
         "sound": ("srnn-timit-sample-avf", SRNN, sentences()),

@@ -105,11 +105,12 @@ def test_every_member_learns_as_it_would_alone():
     learner = vf.TimeParallel(theta=optax.adam(1e-2), phi=optax.adam(1e-2), num_phi_steps=2)
     together = EnsembleLearner(learner)
     state = together.init(model, EnsembleFilter(filters))
-    batch = np.random.default_rng(1).normal(size=(3, 5, 3)).astype(np.float32)
+    batch = np.random.default_rng(1).normal(size=(4, 5, 3)).astype(np.float32)
     state, metrics = together.update(state, batch, KEY)
     energies = []
     for m, key in enumerate(jax.random.split(KEY, 2)):
-        alone, own = learner.update(learner.init(members[m], filters[m]), batch, key)
+        share = batch[2 * m : 2 * m + 2]
+        alone, own = learner.update(learner.init(members[m], filters[m]), share, key)
         energies.append(own.free_energy)
         for part, expected in (
             (state.model.members, alone.model), (state.filter.members, alone.filter),
@@ -131,7 +132,7 @@ def test_a_member_that_cannot_learn_is_counted_and_the_others_go_on():
     broken = jax.tree.unflatten(structure, [leaves[0].at[0].set(jnp.nan), *leaves[1:]])
     learner = EnsembleLearner(vf.TimeParallel(theta=optax.adam(1e-2), phi=None))
     state = learner.init(broken, EnsembleFilter([vf.VariationalFilter(vf.Prior())] * 2))
-    batch = np.zeros((1, 3, 3), np.float32)
+    batch = np.zeros((2, 3, 3), np.float32)
     after, metrics = learner.update(state, batch, KEY)
     assert int(metrics.num_skipped) == int(after.num_skipped) == 1
     assert int(after.last_skipped) == 0
@@ -161,5 +162,9 @@ def test_what_is_no_ensemble_is_refused(models):
         EnsembleLearner(vf.TimeParallel(theta=None, phi=None)).init(
             models[0], vf.VariationalFilter(vf.Exact())
         )
+    learner = EnsembleLearner(vf.TimeParallel(theta=None, phi=None))
+    state = learner.init(worlds.ensemble(), EnsembleFilter([vf.VariationalFilter(vf.Prior())] * 2))
+    with pytest.raises(ValueError, match="3 sequences, which cannot be shared equally among 2"):
+        learner.update(state, np.zeros((3, 4, 3)), KEY)
     with pytest.raises(ValueError, match="one structure"):
         Ensemble([models[0], worlds.ensemble().member(0)])

@@ -4,11 +4,13 @@ An error is one line. A command that is told to stop saves first, whatever it is
 """
 
 import ast
+import errno
 import os
 import re
 import signal
 import socket
 import stat
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -104,6 +106,10 @@ def refusals(
     except BrokenPipeError:
         raise
     except (ValueError, TypeError, OSError, ImportError) as error:
+        if isinstance(error, OSError) and error.errno == errno.EIO and _terminal_is_gone():
+            # A word of ours came before the signal; there is nobody to tell.
+            refused.code = STOPPED
+            return
         # On one line, whatever a library wrote.
         tell(in_options(" ".join(str(error).splitlines()), refused.options()))
         refused.code = 2
@@ -119,7 +125,22 @@ def refusals(
         refused.code = 2
     except KeyboardInterrupt:
         tell("Interrupted.")
-        refused.code = 130
+        refused.code = STOPPED
+
+
+def _terminal_is_gone() -> bool:
+    """Whether what was a terminal is none any more: its window was closed, its connection lost."""
+    if sys.platform == "win32":
+        return False
+    import termios
+
+    for stream in (1, 2):
+        try:
+            termios.tcgetattr(stream)
+        except termios.error as error:  # of files and pipes it says that they never were one
+            if error.args[0] == errno.EIO:
+                return True
+    return False
 
 
 class Stopping:

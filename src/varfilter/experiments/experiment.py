@@ -84,10 +84,15 @@ class Experiment:
         return Keys(*jax.random.split(jax.random.key(self.seed), 4))
 
     def windows(self, dataset: Dataset, *, on_device: bool = True) -> RandomWindows:
-        """The source of the training batches: random windows of the training part."""
+        """The source of the training batches: random windows, as many for each member."""
         lengths = dataset.train.lengths // dataset.rows_per_step
         num_steps = self.schedule.window_steps(lengths)
-        return RandomWindows(dataset, num_steps, self.schedule.batch_size, on_device=on_device)
+        batch_size = self.schedule.batch_size * self.num_members
+        return RandomWindows(dataset, num_steps, batch_size, on_device=on_device)
+
+    def updates_per_epoch(self, windows: RandomWindows) -> int:
+        """How many updates an epoch has, in which each member goes through the data once."""
+        return self.schedule.updates_per_epoch(windows.num_batches * self.num_members)
 
     def build(
         self, dataset: Dataset, updates_per_epoch: int = 1, *, can_be_stacked: bool = False

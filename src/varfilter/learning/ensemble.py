@@ -19,7 +19,8 @@ from varfilter.models.ensemble import Ensemble
 class EnsembleLearner(eqx.Module):
     """The learner of an `Ensemble` under its `EnsembleFilter`: `member` learns each of them.
 
-    All see the same batches. What tells them apart is where they began, and what is drawn.
+    Each has its own share of a batch, of as many sequences, and its own draws: what they learn is
+    what they would have learned apart.
     """
 
     member: TimeParallel | EndToEnd
@@ -51,28 +52,44 @@ class EnsembleLearner(eqx.Module):
         us: Any = None,
         kl_weight: float | Float[Array, ""] = 1.0,
     ) -> tuple[LearnerState, Metrics]:
-        """Update all members on one batch; the metrics are their means."""
+        """Update all members, each on its share of the batch; the metrics are their means."""
         model, filter = state.model, state.filter
         assert isinstance(model, Ensemble)
         assert isinstance(filter, EnsembleFilter)
         num_skipped = jnp.zeros_like(state.num_skipped)
 
-        def one(
-            model: AbstractModel, filter: AbstractFilter, theta: Any, phi: Any, key: PRNGKeyArray
-        ) -> tuple[LearnerState, Metrics]:
+        def one(modules: Any, batch: Any, key: PRNGKeyArray) -> tuple[LearnerState, Metrics]:
+            model, filter, theta_state, phi_state = modules
             own = LearnerState(
-                model, filter, theta, phi, state.num_updates, num_skipped, state.last_skipped
-            )
+                model, filter, theta_state, phi_state,
+                state.num_updates, num_skipped, state.last_skipped,
+            )  # fmt: skip
+            xs, mask, x0, us = batch
             return self.member.update(own, xs, key, mask=mask, x0=x0, us=us, kl_weight=kl_weight)
 
+        modules = model.members, filter.members, state.theta_state, state.phi_state
+        shares = _shares((xs, mask, x0, us), model.num_members)
         keys = jax.random.split(key, model.num_members)
-        after, metrics = eqx.filter_vmap(one)(
-            model.members, filter.members, state.theta_state, state.phi_state, keys
-        )
+        after, metrics = eqx.filter_vmap(one)(modules, shares, keys)
         found = _as_one(model, filter, after, state.num_skipped)
         skipped = jnp.sum(metrics.num_skipped)
         means = jax.tree.map(lambda values: jnp.mean(values, axis=0), metrics)
         return found, eqx.tree_at(lambda m: m.num_skipped, means, skipped)
+
+
+def _shares(batch: Any, num_members: int) -> Any:
+    """The batch with an axis in front: the sequences of each member, one lot after the other."""
+
+    def shares(values: Any) -> Array:
+        values = jnp.asarray(values)
+        if values.shape[0] % num_members:
+            raise ValueError(
+                f"`xs` has {values.shape[0]} sequences, which cannot be shared equally among"
+                f" {num_members} members. Give each of them as many."
+            )
+        return values.reshape(num_members, -1, *values.shape[1:])
+
+    return jax.tree.map(shares, batch)
 
 
 def _as_one(

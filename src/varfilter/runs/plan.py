@@ -84,7 +84,7 @@ def plan_run(
     """
     schedule = experiment.schedule
     windows = experiment.windows(dataset, on_device=False)
-    rule = StoppingRule(schedule, schedule.updates_per_epoch(windows.num_batches), max_updates)
+    rule = StoppingRule(schedule, experiment.updates_per_epoch(windows), max_updates)
     ends = [rule.reason(each.step, **_of_validation(each)) for each in reached]
     going = [each.step for each, end in zip(reached, ends, strict=True) if end is None]
     done = min(going) if going else max(each.step for each in reached)

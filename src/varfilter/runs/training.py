@@ -209,7 +209,7 @@ class Work:
             self.held_out = ValidationPart(dataset)
         else:
             self.windows, self.held_out = with_another.windows, with_another.held_out
-        self.per_epoch = schedule.updates_per_epoch(self.windows.num_batches)
+        self.per_epoch = experiment.updates_per_epoch(self.windows)
         built = experiment.build(dataset, self.per_epoch, can_be_stacked=is_stacked)
         model, filter, self.learner = built
         self.start = Progress(self.learner.init(model, filter), model, filter)
