@@ -34,6 +34,7 @@ def small(source):
     adam = Adam(1e-2, clip_norm=5.0)
     return replace(
         own_experiment(source),
+        num_members=1,
         model=TableSizes(latent_size=2, hidden_size=8),
         filter=FilterChoice(AVF(encode_observation=True, hidden_size=8, num_layers=1)),
         optimizer=Optimizers(adam, adam, num_phi_steps=2),
