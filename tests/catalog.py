@@ -33,6 +33,7 @@ MODELS = {
     "differenced": worlds.differenced,
     "logarithmic": worlds.logarithmic,
     "ensemble": worlds.ensemble,
+    "widened": worlds.widened,
 }
 # How a filter is made of an inference; `KalmanFilter` needs none.
 FILTERS = {

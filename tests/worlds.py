@@ -11,7 +11,7 @@ from jax.flatten_util import ravel_pytree
 
 import varfilter as vf
 from varfilter.inference import MLPPosterior, SRNNPosterior, SVGPosterior, VRNNPosterior
-from varfilter.models import BernoulliImage, Ensemble, NormalHead, VaryingNormalHead
+from varfilter.models import BernoulliImage, Ensemble, NormalHead, VaryingNormalHead, Widened
 from varfilter.nn import DCGAN, VGG
 
 KEY = jax.random.key(20)
@@ -188,6 +188,12 @@ def ensemble(num_members: int = 2) -> Ensemble:
     keys = jax.random.split(jax.random.key(9), num_members)
     sizes = {"hidden_size": 6, "num_layers": 1}
     return Ensemble([vf.DeepMarkov(3, 2, key=key, **sizes) for key in keys])
+
+
+@once
+def widened() -> Widened:
+    """A small model whose prior is wider than it was made."""
+    return Widened(deep_markov(), 1.3)
 
 
 def baseline(model: vf.AbstractModel, key=KEY) -> vf.AbstractInference:

@@ -9,7 +9,6 @@ import pytest
 import tiny_runs
 from varfilter.filters import EnsembleFilter
 from varfilter.models import Ensemble
-from varfilter.report.summary import command
 from varfilter.runs import Run, apply_run, filter_data, forecast_data, sample_run, train_run
 from varfilter.runs.scores import score_particles, score_run
 
@@ -88,4 +87,3 @@ def test_forecasts_samples_scores_and_pictures(members):
     assert found["nats_by_iteration"][-1] == pytest.approx(found["nats"], rel=1e-5)
     assert found["num_iterations"] == 1
     assert np.isfinite(score_particles(run, num_particles=4)["nats"])
-    assert "--num-members 2" in command(run)

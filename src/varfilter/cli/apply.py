@@ -70,7 +70,10 @@ class Filter(AppliedCommand):
     seed: Number = 0
     """All randomness comes from this number."""
     num_particles: Particles = None
-    """Trajectories (64; 32 for sound, 16 for music, 8 for video); 1 is the paper's filter."""
+    """Trajectories (256 for tables, 32 for sound, 16 for music, 8 for video); 1, with --spread 1, is
+    the paper's filter."""
+    spread: Annotated[float | None, named("X")] = None
+    """How much wider the prior of each step is than it was learned (1.1 for tables, else 1)."""
     num_samples: Annotated[int | None, named("N")] = None
     """Draws of the latent for each prediction (128; 16 for video)."""
     levels: Levels = ()
@@ -87,6 +90,7 @@ class Filter(AppliedCommand):
             options = {
                 "seed": self.seed,
                 "num_particles": self.num_particles,
+                "spread": self.spread,
                 "num_samples": self.num_samples,
                 "levels": self.levels,
                 "latents": self.latents,
@@ -128,7 +132,10 @@ class Forecast(AppliedCommand):
     levels: Levels = (0.05, 0.5, 0.95)
     """The quantiles to give."""
     num_particles: Particles = None
-    """Trajectories (64; 32 for sound, 16 for music, 8 for video); 1 is the paper's filter."""
+    """Trajectories (256 for tables, 32 for sound, 16 for music, 8 for video); 1, with --spread 1, is
+    the paper's filter."""
+    spread: Annotated[float | None, named("X")] = None
+    """How much wider the prior of each step is than it was learned (1.1 for tables, else 1)."""
     num_samples: Number = 256
     """How many futures to draw."""
     out: Out = None
@@ -152,6 +159,7 @@ class Forecast(AppliedCommand):
             options = {
                 "seed": self.seed,
                 "num_particles": self.num_particles,
+                "spread": self.spread,
                 "num_samples": self.num_samples,
                 "levels": require_levels(self.levels),
             }

@@ -73,6 +73,13 @@ class AbstractDistribution(eqx.Module):
         """
         raise TypeError(f"`{type(self).__name__}` cannot be moved: no member of it is the result.")
 
+    def widened(self, factor: float) -> "AbstractDistribution":
+        """The distribution with a standard deviation that is `factor` times as large.
+
+        A family whose spread is no parameter of its own, such as `Bernoulli`, stays as it is.
+        """
+        return self
+
     def stabilised(self) -> "AbstractDistribution":
         """The same distribution with its parameters held in a numerically safe range."""
         return self

@@ -63,6 +63,10 @@ class Gaussian(AbstractDistribution):
         """The shape of one event."""
         return self.mean.shape
 
+    def widened(self, factor: float) -> "Gaussian":
+        """N(mean, factor^2 L L^T)."""
+        return Gaussian.from_cholesky(self.mean, factor * self.cholesky)
+
     @property
     def cholesky(self) -> Float[Array, "size size"]:
         """The lower-triangular root L of the covariance."""

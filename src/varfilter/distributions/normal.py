@@ -1,5 +1,6 @@
 """The diagonal Gaussian: the posterior and prior family of the paper."""
 
+import math
 from typing import ClassVar
 
 import equinox as eqx
@@ -65,6 +66,10 @@ class Normal(AbstractDistribution):
     def moved(self, move: Move) -> "Normal":
         """N(offset + scale mean, scale^2 variance + spread^2)."""
         return Normal(move.mean(self.mean), move.log_var(self.log_var))
+
+    def widened(self, factor: float) -> "Normal":
+        """N(mean, factor^2 variance)."""
+        return Normal(self.mean, self.log_var + 2.0 * math.log(factor))
 
     def stabilised(self) -> "Normal":
         """Clip the log-variance to [-15, 5], as the original code does."""

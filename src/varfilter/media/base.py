@@ -102,7 +102,8 @@ class AbstractMedium(ABC):
     - `endings` are those of the files that samples are written to, its own first.
     - `num_steps` of a sequence are filtered in one dispatch, `num_samples` draws make a
       prediction, and a trained run filters new data with `num_particles` trajectories: as many as
-      the time of a step allows (`benchmarks/applied_cost.py`), and a step of video is large.
+      the time of a step allows (`benchmarks/applied_cost.py`), and a step of video is large. Its
+      prior of each step is then `spread` times as wide as it was learned.
     - `inputs` says what `varfilter filter` takes, and `ones` what people call elements that are 1.
     - `has_keys`: elements are pitches in order, so that a sequence can be moved to another key.
     """
@@ -117,6 +118,7 @@ class AbstractMedium(ABC):
     num_steps: ClassVar[int] = 64
     num_samples: ClassVar[int] = 128
     num_particles: ClassVar[int] = 64
+    spread: ClassVar[float] = 1.0
     inputs: ClassVar[str] = "a .npy file of rows like those of the data"
     ones: ClassVar[str] = "ones"
     has_keys: ClassVar[bool] = False

@@ -19,6 +19,7 @@ from varfilter.models.logarithmic import Logarithmic
 from varfilter.models.srnn import SRNN
 from varfilter.models.svg import SVG
 from varfilter.models.vrnn import VRNN
+from varfilter.models.widened import Widened, widened
 
 __all__ = [
     "SRNN",
@@ -38,4 +39,6 @@ __all__ = [
     "NormalHead",
     "NormalImage",
     "VaryingNormalHead",
+    "Widened",
+    "widened",
 ]

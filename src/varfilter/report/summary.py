@@ -17,6 +17,7 @@ from varfilter.experiments.paper import EXPERIMENTS, TEMPLATES, own_experiment
 from varfilter.filters import AbstractFilter
 from varfilter.media import AbstractMedium
 from varfilter.model import AbstractModel
+from varfilter.models import widened
 from varfilter.plots.figures import InspectedSequence, most_surprising
 from varfilter.report.inspection import calibration, inspect_sequences
 from varfilter.runs import Run
@@ -53,7 +54,8 @@ def summarize(
     chosen = np.random.default_rng(seed).permutation(scores.numbers)
     num_particles = medium.num_particles if num_particles is None else num_particles
     inspected = inspect_sequences(
-        applied_filter(filter, num_particles), model, dataset, jax.random.key(seed),
+        applied_filter(filter, num_particles), widened(model, medium.spread),
+        dataset, jax.random.key(seed),
         chosen[: medium.inspection.num_sequences], split=split, inspection=medium.inspection,
     )  # fmt: skip
     drawn = [medium.inspected(each) for each in inspected[: medium.inspection.num_drawn]]

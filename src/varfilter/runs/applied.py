@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -35,7 +36,7 @@ from varfilter.media import (
     step_rows,
 )
 from varfilter.model import AbstractModel
-from varfilter.models import Ensemble
+from varfilter.models import Ensemble, widened
 from varfilter.prediction import (
     Predicted,
     forecast,
@@ -143,12 +144,14 @@ def apply_run(
     seed: int = 0,
     num_particles: int | None = None,
     num_samples: int | None = None,
+    spread: float | None = None,
     levels: Sequence[float] = (),
     latents: bool = False,
 ) -> AppliedRun:
     """Load the best checkpoint of a run, ready to filter new data with.
 
-    `num_particles` and `num_samples` that are None are those of the run's medium.
+    `num_particles`, `num_samples` and `spread` that are None are those of the run's medium; by
+    `spread` the prior of each step is wider than it was learned (`varfilter.models.Widened`).
     """
     if not 0 <= seed < 2**32:
         raise ValueError(f"`seed` must lie in [0, 2^32); got {seed}.")
@@ -157,11 +160,14 @@ def apply_run(
     num_samples = require_positive("num_samples", num_samples)
     num_particles = run.medium.num_particles if num_particles is None else num_particles
     num_particles = require_positive("num_particles", num_particles)
+    spread = run.medium.spread if spread is None else spread
+    if not 0.0 < spread < math.inf:
+        raise ValueError(f"`spread` must be positive, 1 for what was learned; got {spread}.")
     trained = run.trained()
-    filter = applied_filter(trained.filter, num_particles)
+    model, filter = widened(trained.model, spread), applied_filter(trained.filter, num_particles)
     key = jax.random.key(seed)
     known = TrainingRange.of_record(run.record["data"])
-    return AppliedRun(run.template, trained.model, filter, key, num_samples, levels, latents, known)
+    return AppliedRun(run.template, model, filter, key, num_samples, levels, latents, known)
 
 
 def applied_filter(trained: AbstractFilter, num_particles: int) -> AbstractFilter:
@@ -190,20 +196,23 @@ def filter_data(
     seed: int = 0,
     num_particles: int | None = None,
     num_samples: int | None = None,
+    spread: float | None = None,
     levels: Sequence[float] = (),
     latents: bool = False,
 ) -> Iterator[Row]:
     """A row for each step of each sequence of `data`, as the run's medium writes them.
 
-    `num_particles` trajectories are carried (64; 32 for sound, 16 for music, 8 for video; 1 is the
-    paper's filter), and predictions, surprise and latents come from all of them. The prediction
-    is that of `predict`, from `num_samples` draws (128; 16 for video), with quantiles at `levels`.
+    `num_particles` trajectories are carried (256 for tables, 32 for sound, 16 for music, 8 for
+    video; 1, with a `spread` of 1, is the paper's filter), and predictions, surprise and latents
+    come from all of them. The prediction is that of `predict`, from `num_samples` draws (128; 16
+    for video), with quantiles at `levels`. `spread` is how much wider the prior of each step is
+    than it was learned (1.1 for tables, else 1).
     The first step of a sequence is conditioned on, as in training: it has neither prediction nor
     surprise. Every sequence draws from the same seed, so that its numbers do not depend on those
     beside it, and are those of the same lines on standard input.
     """
     applied = apply_run(
-        run, seed=seed, num_particles=num_particles,
+        run, seed=seed, num_particles=num_particles, spread=spread,
         num_samples=num_samples, levels=levels, latents=latents,
     )  # fmt: skip
     sequences = new_sequences(run.template, run.experiment.data, data)
@@ -219,6 +228,7 @@ def forecast_data(
     seed: int = 0,
     num_particles: int | None = None,
     num_samples: int = 256,
+    spread: float | None = None,
     levels: Sequence[float] = (0.05, 0.5, 0.95),
 ) -> Iterator[Row]:
     """What may follow each sequence of `data`: `horizon` rows, as the run's medium writes them.
@@ -231,7 +241,7 @@ def forecast_data(
     """
     horizon = require_positive("horizon", horizon)
     applied = apply_run(
-        run, seed=seed, num_particles=num_particles,
+        run, seed=seed, num_particles=num_particles, spread=spread,
         num_samples=num_samples, levels=require_levels(levels),
     )  # fmt: skip
     plan = run.medium.plan(run.template, inputs)
@@ -253,13 +263,13 @@ def forecast_data(
 def sample_run(
     run: Run, num_steps: int, num_sequences: int = 1, *, inputs: Any = None, seed: int = 0
 ) -> np.ndarray:
-    """(sequences, steps, *event) in the model's units, from the model's own start, without x0.
+    """(sequences, steps, *event) in the model's units, from the model as learned, without x0.
 
     `inputs` is a table of the input columns of the steps, of a run that has any.
     """
     require_positive("num_steps", num_steps)
     require_positive("num_sequences", num_sequences)
-    applied = apply_run(run, seed=seed)
+    applied = apply_run(run, seed=seed, spread=1.0)
     # One after another: a video of many frames has no need to lie in memory many times.
     keys = jax.random.split(applied.key, num_sequences)
     plan = run.medium.plan(run.template, inputs)

@@ -18,6 +18,7 @@ from varfilter.filters import (
     share_of_member,
 )
 from varfilter.inference import AbstractInference, Iterative
+from varfilter.models import widened
 from varfilter.runs.metrics import judgements, reference_of
 from varfilter.runs.run import Run
 from varfilter.training.evaluation import Evaluation, HeldOut
@@ -111,7 +112,8 @@ def score_particles(
     # The trajectories of a few sequences make a batch as large as many sequences do.
     size = None if batch_size is None else max(1, batch_size // count)
     held_out = HeldOut(run.dataset, split=split, batch_size=size)
-    found = held_out.evaluate(filter, trained.model, jax.random.key(seed))
+    model = widened(trained.model, run.medium.spread)
+    found = held_out.evaluate(filter, model, jax.random.key(seed))
     scores = found.as_json()
     del scores["nats_by_iteration"]  # of the free energy alone
     return {
