@@ -159,7 +159,7 @@ def trained() -> tuple[vf.AbstractModel, vf.AbstractInference, np.ndarray]:
     return state.model, state.filter.inference, waves[16, 24:]
 
 
-@pytest.mark.parametrize("num_particles", [1, 64])
+@pytest.mark.parametrize("num_particles", [pytest.param(1, marks=pytest.mark.slow), 64])
 def test_a_trained_model_comes_back_too(num_particles):
     model, avf, xs = trained()
     filter = vf.ParticleFilter(avf, num_particles)
@@ -188,7 +188,7 @@ def test_particles_come_back_to_the_exact_answer():
     assert float(last.variance[0]) + spread == pytest.approx(exact[1], rel=0.05)
 
 
-@pytest.mark.parametrize("outlier", [1e30, -3e38])
+@pytest.mark.parametrize("outlier", [pytest.param(1e30, marks=pytest.mark.slow), -3e38])
 def test_an_absurd_first_observation_is_outlived(outlier):
     """`x0` is conditioned on and not scored; an autoregression would take it in as it is."""
     model = vf.LinearGaussian(
