@@ -79,8 +79,8 @@ def run_commands(page, run, *, more, only=None):
 
 @pytest.mark.usefixtures("as_users_run_it")
 def test_quick_start_works(folder):
-    # A twentieth of the training, and few trajectories: that the fault stands out, and not how well the
-    # bands hold.
+    # A twentieth of the training, and few trajectories: that the fault stands out, and not how well
+    # the bands hold.
     few = ["--num-particles", "8"]
     run_commands(
         ROOT / "docs" / "index.md",

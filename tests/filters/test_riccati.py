@@ -61,7 +61,8 @@ def test_a_complete_sequence_with_padding(name):
         found = vf.run(vf.KalmanFilter(), model, padded, us=us, mask=mask)
         steps = by_steps(model, jnp.asarray(xs), us, jnp.asarray(mask))
         known = None if us is None else jnp.asarray(us)
-        assert holds(model, jnp.asarray(xs), known, jnp.asarray(mask))  # or the first would be the second
+        # Or the first would be the second.
+        assert holds(model, jnp.asarray(xs), known, jnp.asarray(mask))
         assert relative_distance(found[0], steps[0]) < TIGHT
         assert int(found[0].t) == 10
         ours, theirs = first_steps(found[1], 10), first_steps(steps[1], 10)

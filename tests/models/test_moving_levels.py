@@ -98,7 +98,12 @@ INFERENCES = {
 
 
 # Each inference once by default, under one of the filters; two programs of two seconds each.
-USUAL = {("avf", "variational"), ("exact", "particle"), ("mlp", "particle"), ("lstm", "variational")}
+USUAL = {
+    ("avf", "variational"),
+    ("exact", "particle"),
+    ("mlp", "particle"),
+    ("lstm", "variational"),
+}
 PAIRS = [
     pytest.param(name, filter, marks=() if (name, filter) in USUAL else pytest.mark.slow)
     for name in INFERENCES

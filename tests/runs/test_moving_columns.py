@@ -131,7 +131,9 @@ def test_a_run_of_before_there_were_motions_has_all_columns_as_they_are(as_level
     assert run.dataset.schema.motions == {}
 
 
-def test_a_run_that_is_no_better_than_the_naive_one_says_so_and_a_forecast_repeats_it(as_levels, path):
+def test_a_run_that_is_no_better_than_the_naive_one_says_so_and_a_forecast_repeats_it(
+    as_levels, path
+):
     """Levels that leave their range after one epoch: the last value is better, and on record."""
     fitted = as_levels
     reference = fitted.run.record["reference"]
