@@ -156,8 +156,10 @@ def test_learning_meets_the_states_that_filtering_meets():
     filter = vf.VariationalFilter(vf.Iterative(model, hidden_size=7, key=KEY))
     batch = batch_with_gaps(model, has_x0=True)
     problems, _, _ = record_problems(model, filter, batch, KEY, jnp.ones(()))
+    begin = eqx.filter_jit(vf.start)
     for number, key in enumerate(jax.random.split(KEY, 2)):
-        belief, _ = vf.run(filter, model, batch.xs[number, :5], key, x0=batch.x0[number])
+        belief = begin(filter, model, batch.x0[number], key)
+        belief, _ = vf.run(filter, model, batch.xs[number, :5], key, belief=belief)
         state = jax.tree.map(lambda leaf, n=number: leaf[n, 5], problems.state)
         # Two programs for the same 32-bit numbers.
         assert worlds.relative_distance(state, belief.carry.state) < 1e-5

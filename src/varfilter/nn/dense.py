@@ -1,6 +1,5 @@
 """Fully connected layers, plain and with highways; Xavier-normal weights and zero biases."""
 
-import functools
 from collections.abc import Callable
 
 import equinox as eqx
@@ -14,16 +13,10 @@ def linear(in_size: int, out_size: int, *, gain: float = 1.0, key: PRNGKeyArray)
     # Its shapes alone: Equinox's own random numbers would be drawn (and compiled) for nothing.
     layer = eqx.filter_eval_shape(eqx.nn.Linear, in_size, out_size, key=key)
     std = gain * (2.0 / (in_size + out_size)) ** 0.5
-    parameters = _drawn(key, std, layer.weight.shape, layer.weight.dtype)
-    return eqx.tree_at(lambda lin: (lin.weight, lin.bias), layer, parameters)
-
-
-@functools.partial(jax.jit, static_argnums=(2, 3))
-def _drawn(
-    key: PRNGKeyArray, std: Float[Array, ""], shape: tuple[int, int], dtype: jnp.dtype
-) -> tuple[Float[Array, "out in"], Float[Array, " out"]]:
-    """Draw the weights and the biases: one program for each shape, where there would be three."""
-    return std * jax.random.normal(key, shape, dtype), jnp.zeros(shape[:1], dtype)
+    weight = std * jax.random.normal(key, layer.weight.shape, layer.weight.dtype)
+    return eqx.tree_at(
+        lambda lin: (lin.weight, lin.bias), layer, (weight, jnp.zeros((out_size,), weight.dtype))
+    )
 
 
 def in_parts(layer: eqx.nn.Linear, *parts: Float[Array, " _part"]) -> Float[Array, " out"]:
