@@ -69,24 +69,21 @@ def classes(base: type) -> set[type]:
     return found
 
 
-def pairs(offset: int) -> list:
-    """All pairs of model and inference.
+# Every model and every inference once: with as few programs as that takes.
+EACH_ONCE = {(model, INFERENCES[i % len(INFERENCES)]) for i, model in enumerate(MODELS)} | {
+    ("srnn", variant) for variant in VARIANTS
+}
 
-    A pair is ten to forty seconds of compiling: with the first offset the default run goes through
-    every model and every inference, with another through every second model, in other pairs, and
-    `pytest -m slow` through the rest. (SVG, whose compiling takes a minute, only with the first.)
+
+def pairs(usual: set[tuple[str, str]]) -> list:
+    """All pairs of model and inference, of which the default run goes through `usual`.
+
+    A pair under a filter is ten to forty seconds of compiling (that of SVG a minute): `pytest -m
+    slow` goes through the rest.
     """
-
-    def is_default(i: int, model: str, j: int) -> bool:
-        is_turn = offset == 0 or (model != "svg" and (i + offset) % 2 == 0)
-        return (i + offset) % len(INFERENCES) == j and is_turn
-
-    products = [
-        pytest.param(model, inference, marks=[] if is_default(i, model, j) else SLOW)
-        for i, model in enumerate(MODELS)
-        for j, inference in enumerate(INFERENCES)
-    ]
-    return products + [pytest.param("srnn", v, marks=[] if offset == 0 else SLOW) for v in VARIANTS]
+    every = [(model, inference) for model in MODELS for inference in INFERENCES]
+    every += [("srnn", variant) for variant in VARIANTS]
+    return [pytest.param(*pair, marks=[] if pair in usual else SLOW) for pair in every]
 
 
 @functools.cache

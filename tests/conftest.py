@@ -7,6 +7,7 @@ leaves half written would be in the way of all others.
 """
 
 import atexit
+import gc
 import os
 import shutil
 import subprocess
@@ -53,6 +54,11 @@ jax.config.update("jax_compilation_cache_dir", os.environ["VARFILTER_TEST_PROGRA
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
+# Traced programs are trees of many small objects, so that Python would look for cycles among all
+# that a worker holds every few seconds, for half a second each time: a tenth of the time of these
+# tests. It looks less often; files that were left open are still found, at the latest at the end.
+gc.set_threshold(20_000, 20, 50)
+
 MAPS = Path("/proc/self/maps")
 # How many programs were made ready for the compiler since the maps were counted.
 lowered = Counter()
@@ -68,37 +74,19 @@ LONGEST = (
     "test_demo.py",
     "test_real_data.py",
     "test_devices.py",
-    "test_report_page.py",
 )
-# Repetitions of what their neighbours in the same test show by default, for another model, filter
-# or page: they compile for 10 to 30 seconds each, and run with the slow tests.
-REPETITIONS = frozenset({
-    "test_a_browser_shows_the_page_whole_on_every_screen[music]",
-    "test_a_browser_shows_the_page_whole_on_every_screen[sound]",
-    "test_a_complete_sequence_with_padding[inputs]",
-    "test_a_complete_sequence_with_padding[large]",
-    "test_a_trained_model_comes_back_too[1]",
-    "test_an_absurd_first_observation_is_outlived[1e+30]",
-    "test_end_to_end_gradient_is_the_derivative_of_the_summed_bound[iwae]",
-    "test_exact_filters_conform[exact]",
-    "test_models_with_inputs_conform_and_streams_equal_runs[deep-markov]",
-    "test_models_with_inputs_conform_and_streams_equal_runs[linear-gaussian]",
-    "test_particle_filters_conform[linear-gaussian-avf]",
-    "test_particles_go_to_the_exact_evidence_and_moments[bootstrap]",
-    "test_the_naive_reference_is_that_of_the_medium[music]",
-    "test_time_parallel_gradients_equal_step_by_step_ones[linear_gaussian-1]",
-    "test_time_parallel_gradients_equal_step_by_step_ones_with_known_inputs[driven_gaussian]",
-    "test_variational_filters_conform[vrnn-gradient-descent]",
-})  # fmt: skip
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    for item in items:
-        if item.name in REPETITIONS:
-            item.add_marker(pytest.mark.slow)
     rank = {name: number for number, name in enumerate(LONGEST)}
     items.sort(key=lambda item: rank.get(item.path.name, len(rank)))
+
+
+def pytest_collection_finish():
+    """What was imported stays, and need not be looked through again for what can go."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter, config):

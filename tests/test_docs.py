@@ -77,14 +77,15 @@ def run_commands(page, run, *, more, only=None):
         assert done.code == 0, (line, done.err)
 
 
+@pytest.mark.usefixtures("as_users_run_it")
 def test_quick_start_works(folder):
-    # A tenth of the training, and few trajectories: that the fault stands out, and not how well the
-    # bands hold.
+    # A twentieth of the training, and few trajectories: that the fault stands out, and not how well
+    # the bands hold.
     few = ["--num-particles", "8"]
     run_commands(
         ROOT / "docs" / "index.md",
         command,
-        more={"train": ["--max-updates", "150"], "filter": few, "forecast": few},
+        more={"train": ["--max-updates", "80"], "filter": few, "forecast": few},
         only=("train", "filter", "forecast"),
     )
     check_filtered(folder)

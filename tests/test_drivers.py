@@ -78,7 +78,9 @@ def test_each_driver_traces_once():
     assert calls[0] == before
 
 
-@pytest.mark.parametrize("build", [worlds.linear_gaussian, worlds.srnn])
+@pytest.mark.parametrize(
+    "build", [pytest.param(worlds.linear_gaussian, marks=pytest.mark.slow), worlds.srnn]
+)
 def test_two_chunks_and_padding_and_observed_and_complete(build):
     model = build()
     filter = avf(model)
@@ -182,9 +184,18 @@ def test_x0_is_conditioned_on_and_its_missing_elements_are_drawn():
 
     # Over many keys, as often as the model expects it.
     state = model.init(None)
-    zs = jax.vmap(model.prior(state).sample)(jax.random.split(KEY, 4000))
-    expected = float(jnp.mean(jax.vmap(lambda z: model.emission(state, z).mean[1])(zs)))
-    carries = jax.vmap(lambda k: vf.start(filter, model, jnp.asarray(gappy, jnp.float32), k).carry)
+
+    @jax.jit
+    @jax.vmap
+    def means(key):
+        return model.emission(state, model.prior(state).sample(key)).mean[1]
+
+    @jax.jit
+    @jax.vmap
+    def carries(key):
+        return vf.start(filter, model, jnp.asarray(gappy, jnp.float32), key).carry
+
+    expected = float(np.mean(means(jax.random.split(KEY, 4000))))
     found = np.asarray(carries(jax.random.split(KEY, 400)).state.hidden)
     with_note = np.asarray(vf.start(filter, model, filled[1]).carry.state.hidden)
     share = np.mean(np.isclose(found, with_note[None]).all(axis=1))

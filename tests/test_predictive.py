@@ -1,5 +1,6 @@
 """One-step predictions: the exact moments where they are known, and the filter's own numbers."""
 
+import equinox as eqx
 import jax
 import numpy as np
 import pytest
@@ -67,12 +68,12 @@ def test_the_filter_goes_its_own_way_beside_the_predictions():
     assert predicted.quantiles.shape == (6, 0, 2)
 
     # One step at a time, as on a stream: what is predicted does not depend on what comes.
-    belief = vf.start(filter, MODEL)
+    belief, step = vf.start(filter, MODEL), eqx.filter_jit(vf.step)
     for t, x in enumerate(XS[:2]):
         alone = predict(filter, MODEL, belief, KEY, num_samples=5)
         np.testing.assert_allclose(alone.mean, predicted.mean[t], rtol=1e-5, atol=1e-5)
         np.testing.assert_allclose(alone.variance, predicted.variance[t], rtol=1e-5)
-        belief, _ = vf.step(filter, MODEL, belief, x, KEY)
+        belief, _ = step(filter, MODEL, belief, x, KEY)
 
 
 def test_the_spread_has_what_the_plug_in_leaves_out():

@@ -61,7 +61,11 @@ FILTERS = {
 }
 
 
-@pytest.mark.parametrize("name", FILTERS)
+# The belief of a recurrent inference is one more tree of arrays.
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=pytest.mark.slow if n == "recurrent" else ()) for n in FILTERS],
+)
 def test_push_is_run(name):
     filter, model = FILTERS[name]()
     stream = Stream(filter, model, KEY, x0=XS[0])

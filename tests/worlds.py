@@ -7,7 +7,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 
 import varfilter as vf
 from varfilter.inference import MLPPosterior, SRNNPosterior, SVGPosterior, VRNNPosterior
@@ -238,8 +237,9 @@ def with_gaps(xs: np.ndarray) -> np.ndarray:
 
 def vector(tree) -> np.ndarray:
     """All float arrays of `tree` as one float64 vector."""
-    floats = eqx.filter(tree, eqx.is_inexact_array)
-    return np.asarray(ravel_pytree(floats)[0], dtype=np.float64)
+    # By NumPy, which compiles nothing.
+    floats = jax.tree.leaves(eqx.filter(tree, eqx.is_inexact_array))
+    return np.concatenate([np.zeros(0), *(np.asarray(leaf, np.float64).ravel() for leaf in floats)])
 
 
 def relative_distance(a, b) -> float:

@@ -86,13 +86,8 @@ def fingerprint(*modules: Any) -> str:
 
 
 def _feed(digest: Any, value: Any, above: tuple[int, ...]) -> None:
-    def say(*words: Any) -> None:
-        digest.update("\t".join(map(str, words)).encode() + b"\n")
-
-    def each(*values: Any) -> None:
-        for inner in values:
-            _feed(digest, inner, (*above, id(value)))
-
+    say = functools.partial(_say, digest)
+    each = functools.partial(_feed_each, digest, (*above, id(value)))
     if id(value) in above:  # a function that closes over itself
         say("cycle")
     elif isinstance(value, jax.Array | np.ndarray):
@@ -121,6 +116,15 @@ def _feed(digest: Any, value: Any, above: tuple[int, ...]) -> None:
         each(getattr(value, "__wrapped__"))  # noqa: B009
     else:
         say(_name(type(value)), re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value)))
+
+
+def _say(digest: Any, *words: Any) -> None:
+    digest.update("\t".join(map(str, words)).encode() + b"\n")
+
+
+def _feed_each(digest: Any, above: tuple[int, ...], *values: Any) -> None:
+    for inner in values:
+        _feed(digest, inner, above)
 
 
 def _contents(cell: Any) -> Any:

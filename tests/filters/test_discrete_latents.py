@@ -150,7 +150,15 @@ def test_an_inference_of_ones_own_is_welcome():
     assert float(found.bound[0]) == pytest.approx(exact, abs=1e-5)
 
 
-@pytest.mark.parametrize("model", [TwoStates(), states(), Mixed(), Together()])
+@pytest.mark.parametrize(
+    "model",
+    [
+        pytest.param(TwoStates(), marks=pytest.mark.slow),  # a part of the mixed one
+        states(),
+        Mixed(),
+        pytest.param(Together(), marks=pytest.mark.slow),
+    ],
+)
 def test_discrete_models_conform(model):
     note = check_model(model, KEY)[-1]
     assert note.check == "inferences"

@@ -94,7 +94,13 @@ def test_what_is_missing_of_a_first_observation_is_marginalised(x0):
         np.testing.assert_allclose(found.covariance, spread, atol=1e-12)
 
 
-@pytest.mark.parametrize("inference", [Prior(), Exact()], ids=["bootstrap", "exact proposal"])
+@pytest.mark.parametrize(
+    "inference",
+    [
+        pytest.param(Prior(), id="bootstrap", marks=pytest.mark.slow),
+        pytest.param(Exact(), id="exact proposal"),
+    ],
+)
 def test_particles_go_to_the_exact_evidence_and_moments(inference):
     model = autoregression()
     xs = gappy(model)

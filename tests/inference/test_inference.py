@@ -64,7 +64,14 @@ INFERENCES = {
 }
 
 
-@pytest.mark.parametrize("name", INFERENCES)
+# Other updates of the same inference are as untrained, and bound as well.
+USUAL = [
+    pytest.param(name, marks=pytest.mark.slow if name in ("Highway", "LearnedStep") else ())
+    for name in INFERENCES
+]
+
+
+@pytest.mark.parametrize("name", USUAL)
 def test_the_mean_bound_lies_below_the_evidence(scalar, name):
     """For any q at all: also that of a network that was never trained."""
     model, xs, evidence = scalar
@@ -96,7 +103,13 @@ def optimum(model: vf.LinearGaussian, xs: np.ndarray) -> float:
     return total
 
 
-@pytest.mark.parametrize("build", [scalar_world, linear_gaussian], ids=["scalar", "full"])
+@pytest.mark.parametrize(
+    "build",
+    [
+        pytest.param(scalar_world, id="scalar", marks=pytest.mark.slow),
+        pytest.param(linear_gaussian, id="full"),
+    ],
+)
 def test_exact_inference_attains_the_optimum_of_the_sampled_recursion(build):
     """The optimum of the sampled recursion; it lies strictly above the Kalman evidence."""
     model = build()
@@ -166,7 +179,13 @@ class PlainStep(eqx.Module):
         return jax.tree.map(lambda value, slope: value - self.rate * slope, q, signal).stabilised()
 
 
-@pytest.mark.parametrize("build", [linear_gaussian, deep_markov], ids=["linear", "deep"])
+@pytest.mark.parametrize(
+    "build",
+    [
+        pytest.param(linear_gaussian, id="linear", marks=pytest.mark.slow),
+        pytest.param(deep_markov, id="deep"),
+    ],
+)
 def test_iterative_with_a_plain_step_is_gradient_descent(build):
     model = build()
     x = observations(model, 1)[0]

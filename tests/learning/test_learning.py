@@ -32,6 +32,12 @@ def batch_with_gaps(model: vf.AbstractModel, *, has_x0: bool) -> Sequences:
 
 
 @eqx.filter_jit
+def record_problems(model, filter, batch, key, weight):
+    """Of sequences with gaps, in one program."""
+    return time_parallel.record_problems(model, filter, batch, key, weight, complete=False)
+
+
+@eqx.filter_jit
 def parallel_gradients(model, filter, batch):
     weight = jnp.ones(()) * 0.7
     problems, x0, _ = time_parallel.record_problems(
@@ -56,7 +62,7 @@ def gradient_distances(build, num_iterations: int, *, has_x0: bool) -> tuple[flo
 @pytest.mark.parametrize(
     ("build", "num_iterations"),
     [
-        (worlds.linear_gaussian, 1),
+        pytest.param(worlds.linear_gaussian, 1, marks=pytest.mark.slow),
         pytest.param(worlds.linear_dynamics, 1, marks=pytest.mark.slow),
         pytest.param(worlds.deep_markov, 1, marks=pytest.mark.slow),
         pytest.param(worlds.vrnn, 1, marks=pytest.mark.slow),
@@ -73,11 +79,11 @@ def test_time_parallel_gradients_equal_step_by_step_ones(build, num_iterations):
 @pytest.mark.parametrize(
     "build",
     [
-        worlds.driven_gaussian,
+        pytest.param(worlds.driven_gaussian, marks=pytest.mark.slow),
         pytest.param(worlds.deep_markov, marks=pytest.mark.slow),
         pytest.param(worlds.vrnn, marks=pytest.mark.slow),
-        worlds.srnn,
-        worlds.differenced,
+        pytest.param(worlds.srnn, marks=pytest.mark.slow),
+        worlds.differenced,  # an SRNN inside
         pytest.param(worlds.logarithmic, marks=pytest.mark.slow),
     ],
 )
@@ -132,7 +138,8 @@ def test_end_to_end_learning_scores_what_filtering_scores(build, complete):
     batch = batch_with_gaps(model, has_x0=False)
     if complete:
         batch = Sequences(jnp.nan_to_num(batch.xs), batch.mask, None)
-    bound, info = end_to_end.filter_batch(model, filter, batch, KEY, complete=complete)
+    score = eqx.filter_jit(functools.partial(end_to_end.filter_batch, complete=complete))
+    bound, info = score(model, filter, batch, KEY)
     for number, key in enumerate(jax.random.split(KEY, 2)):
         xs, mask = batch.xs[number], batch.mask[number]
         _, filtered = vf.run(filter, model, xs, key, mask=mask, complete=complete)
@@ -148,11 +155,11 @@ def test_learning_meets_the_states_that_filtering_meets():
     model = worlds.srnn()
     filter = vf.VariationalFilter(vf.Iterative(model, hidden_size=7, key=KEY))
     batch = batch_with_gaps(model, has_x0=True)
-    problems, _, _ = time_parallel.record_problems(
-        model, filter, batch, KEY, jnp.ones(()), complete=False
-    )
+    problems, _, _ = record_problems(model, filter, batch, KEY, jnp.ones(()))
+    begin = eqx.filter_jit(vf.start)
     for number, key in enumerate(jax.random.split(KEY, 2)):
-        belief, _ = vf.run(filter, model, batch.xs[number, :5], key, x0=batch.x0[number])
+        belief = begin(filter, model, batch.x0[number], key)
+        belief, _ = vf.run(filter, model, batch.xs[number, :5], key, belief=belief)
         state = jax.tree.map(lambda leaf, n=number: leaf[n, 5], problems.state)
         # Two programs for the same 32-bit numbers.
         assert worlds.relative_distance(state, belief.carry.state) < 1e-5
@@ -166,9 +173,7 @@ def test_step_by_step_gradient_is_the_derivative_of_the_free_energy():
         filter = vf.VariationalFilter(vf.Iterative(model, hidden_size=5, key=KEY))
         batch = batch_with_gaps(model, has_x0=False)
         theta, _ = step_by_step.gradients(model, filter, batch, KEY, jnp.ones(()))
-        problems, _, _ = time_parallel.record_problems(
-            model, filter, batch, KEY, jnp.ones(()), complete=False
-        )
+        problems, _, _ = record_problems(model, filter, batch, KEY, jnp.ones(()))
 
         num_steps = float(np.sum(np.asarray(batch.mask)))
 

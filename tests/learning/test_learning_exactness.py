@@ -48,7 +48,7 @@ def batch_of_two(model, num_steps=5):
 # End to end
 
 
-@pytest.mark.parametrize("bound", ["amortized", "iwae"])
+@pytest.mark.parametrize("bound", ["amortized", pytest.param("iwae", marks=pytest.mark.slow)])
 def test_end_to_end_gradient_is_the_derivative_of_the_summed_bound(bound):
     """By central differences of the bound written out here, with common random numbers."""
     with jax.enable_x64(True):

@@ -73,7 +73,7 @@ def test_particles_of_it_come_to_the_exact_evidence_with_gaps():
     """Missing elements are drawn, each trajectory its own, and weighed by what comes after."""
     with jax.enable_x64(True):
         model = worlds.linear_gaussian()
-        xs = levels(moving(model), 10)
+        xs = levels(moving(model))  # as many as above: the same programs
         xs[2, 0] = xs[7, 1] = np.nan
         xs[4:6] = np.nan
         _, exact = vf.run(vf.KalmanFilter(), written_out(model, X0), xs, KEY)
@@ -97,23 +97,37 @@ INFERENCES = {
 }
 
 
-@pytest.mark.parametrize("name", INFERENCES)
-def test_every_inference_sees_the_changes_alone(name):
+# Each inference once by default, under one of the filters; two programs of two seconds each.
+USUAL = {
+    ("avf", "variational"),
+    ("exact", "particle"),
+    ("mlp", "particle"),
+    ("lstm", "variational"),
+}
+PAIRS = [
+    pytest.param(name, filter, marks=() if (name, filter) in USUAL else pytest.mark.slow)
+    for name in INFERENCES
+    for filter in ("variational", "particle")
+]
+
+
+@pytest.mark.parametrize(("name", "filter"), PAIRS)
+def test_every_inference_sees_the_changes_alone(name, filter):
     """On levels it says what it says on changes, in units of levels, for each step and draw."""
     with jax.enable_x64(True):
         model = worlds.driven_gaussian()
         wrapped, xs, us = moving(model), levels(moving(model)), worlds.known_inputs(model, 12)
-        build = INFERENCES[name]
-        for filter, inner in (
-            (vf.VariationalFilter(build(wrapped)), vf.VariationalFilter(build(model))),
-            (vf.ParticleFilter(build(wrapped), 5), vf.ParticleFilter(build(model), 5)),
-        ):
-            _, of_levels = vf.run(filter, wrapped, xs, KEY, x0=X0, us=us)
-            _, of_changes = vf.run(inner, model, changes_of(xs), KEY, us=us)
-            # Differences of levels of order 10 lose a digit; the rest is double precision.
-            np.testing.assert_allclose(
-                of_levels.bound, np.asarray(of_changes.bound) - np.log(SCALE).sum(), atol=1e-9
-            )
+        around = {
+            "variational": vf.VariationalFilter,
+            "particle": lambda inference: vf.ParticleFilter(inference, 5),
+        }[filter]
+        outer, inner = (around(INFERENCES[name](each)) for each in (wrapped, model))
+        _, of_levels = vf.run(outer, wrapped, xs, KEY, x0=X0, us=us)
+        _, of_changes = vf.run(inner, model, changes_of(xs), KEY, us=us)
+        # Differences of levels of order 10 lose a digit; the rest is double precision.
+        np.testing.assert_allclose(
+            of_levels.bound, np.asarray(of_changes.bound) - np.log(SCALE).sum(), atol=1e-9
+        )
 
 
 @pytest.mark.parametrize("build", [worlds.differenced, worlds.logarithmic])
@@ -174,19 +188,21 @@ def test_densities_and_probabilities_of_levels_add_up_to_one():
     state = model.init(jnp.array([1.0, -0.6, 0.0, 1.0]))
     emission = model.emission(state, jnp.array([0.4, -0.3]))
     assert isinstance(emission, Joint)
-    nothing = jnp.full((4,), jnp.nan)
+    log_probs = jax.jit(jax.vmap(emission.log_prob))
+    grid = np.linspace(-3.0, 5.0, 4001)
 
     def mass(element: int, values: np.ndarray) -> np.ndarray:
-        rows = jnp.stack([nothing.at[element].set(float(value)) for value in values])
-        return np.exp(np.asarray(jax.vmap(emission.log_prob)(rows)))
+        # As many rows each time, so that it is one program.
+        rows = np.full((grid.size, 4), np.nan, np.float32)
+        rows[: values.size, element] = values
+        return np.exp(np.asarray(log_probs(rows)))[: values.size]
 
-    grid = np.linspace(-3.0, 5.0, 4001)
     # The trapezoids of a smooth density on a fine grid; counts and bits are sums of float32.
     assert np.trapezoid(mass(0, grid), grid) == pytest.approx(1.0, abs=1e-4)
     assert mass(1, -1.0 + 0.2 * np.arange(60)).sum() == pytest.approx(1.0, abs=1e-4)
     assert mass(2, -1.0 + 0.5 * np.arange(60)).sum() == pytest.approx(1.0, abs=1e-4)
     assert mass(3, np.array([0.0, 1.0])).sum() == pytest.approx(1.0, abs=1e-6)
-    draws = np.asarray(jax.vmap(emission.sample)(jax.random.split(KEY, 200)))[:, 1]
+    draws = np.asarray(jax.jit(jax.vmap(emission.sample))(jax.random.split(KEY, 200)))[:, 1]
     steps = (draws + 1.0) / 0.2
     np.testing.assert_allclose(steps, np.round(steps), atol=1e-4)  # on the levels of x
     assert draws.min() >= -1.0

@@ -245,7 +245,7 @@ def test_the_models_features_learn_to_serve_the_posterior(build):
         )
         return vf.free_energy(q, build(), state, x, KEY).reconstruction
 
-    gradient = eqx.filter_grad(fit)(model)
+    gradient = eqx.filter_jit(eqx.filter_grad(fit))(model)
     features = gradient.data_features if isinstance(model, vf.VRNN) else gradient.encoder
     assert np.linalg.norm(worlds.vector(features)) > 1e-6
 

@@ -2,6 +2,7 @@
 
 import json
 
+import equinox as eqx
 import jax
 import numpy as np
 import pytest
@@ -101,16 +102,14 @@ def test_trajectories_reconstruct_by_their_weight(table):
     xs = dataset.observations(np.asarray(dataset.test[1]))
     particles = applied_filter(filter, 8)
     key = jax.random.fold_in(jax.random.key(0), 1)
-    belief = start(particles, model, xs[0], key)
+    belief = eqx.filter_jit(start)(particles, model, xs[0], key)
+    one_step = eqx.filter_jit(step)
+    expected_by = jax.jit(jax.vmap(lambda state, z: model.emission(state, z).mean))
     for t in range(3):
         states = belief.carry.states
-        belief, filtered = step(particles, model, belief, xs[t + 1], key)
-        zs, weights = filtered.posterior.values, filtered.posterior.weights
-        means = [
-            model.emission(jax.tree.map(lambda leaf, i=i: leaf[i], states), zs[i]).mean
-            for i in range(8)
-        ]
-        expected = sum(w * mean for w, mean in zip(weights, means, strict=True))
+        belief, filtered = one_step(particles, model, belief, xs[t + 1], key)
+        zs, weights = filtered.posterior.values, np.asarray(filtered.posterior.weights)
+        expected = weights @ np.asarray(expected_by(states, zs))
         # 32-bit sums in another order.
         np.testing.assert_allclose(many.reconstruction[t], expected, rtol=1e-4, atol=1e-5)
 

@@ -11,7 +11,14 @@ from varfilter.cli.reports import Report
 from varfilter.report import report
 
 
-@pytest.mark.parametrize("medium", MEDIA)
+# Songs and sounds are drawn as rows and curves, as the table and the film are.
+@pytest.mark.parametrize(
+    "medium",
+    [
+        pytest.param(name, marks=() if name in ("video", "table") else pytest.mark.slow)
+        for name in MEDIA
+    ],
+)
 def test_a_browser_shows_the_page_whole_on_every_screen(reported, tmp_path, medium):
     _, page, _ = reported(medium)
     measured, said, pictures = look_at(page, (1280, 400), tmp_path)

@@ -38,7 +38,7 @@ def test_the_numbers_are_those_of_an_evaluation(reported):
         assert peak["step"] == 30
 
 
-@pytest.mark.parametrize("medium", ["table", "music"])
+@pytest.mark.parametrize("medium", ["table", pytest.param("music", marks=pytest.mark.slow)])
 def test_the_naive_reference_is_that_of_the_medium(reported, medium):
     run, page, numbers = reported(medium)
     reference = numbers["runs"][0]["results"]["reference"]

@@ -196,7 +196,7 @@ def test_the_numbers_are_those_of_run(world, varfilter, num_particles):
     # The program of the forecasts too, with their padding.
     padded = np.concatenate([xs[1:], np.full((57, 2), np.nan, np.float32)])
     key, mask = jax.random.key(0), np.arange(64) < 7
-    belief = start(filter, model, xs[0], key)
+    belief = eqx.filter_jit(start)(filter, model, xs[0], key)
     _, filtered = vf.run(filter, model, padded, key, mask=mask, belief=belief)
     filtered = jax.tree.map(lambda leaf: leaf[:7], filtered)
     surprise = [row["surprise"] for row in rows[1:8]]

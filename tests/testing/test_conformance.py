@@ -5,6 +5,7 @@ import pytest
 import varfilter as vf
 import worlds
 from catalog import (
+    EACH_ONCE,
     EXACT,
     FILTERS,
     INFERENCES,
@@ -49,7 +50,7 @@ def test_models_conform(build):
     assert ("missing-drops" in names(results)) == (build is not worlds.linear_gaussian)
 
 
-@pytest.mark.parametrize(("model", "inference"), pairs(0))
+@pytest.mark.parametrize(("model", "inference"), pairs(EACH_ONCE))
 def test_inferences_conform(model, inference):
     results = check_inference(build_inference(inference, model), build_model(model), KEY)
     assert ("gradient-phi" in names(results)) == (inference not in ("prior", "gradient-descent"))
@@ -68,8 +69,11 @@ def test_every_class_has_an_example():
 
 @pytest.mark.parametrize(
     "filter",
-    [vf.KalmanFilter(), vf.VariationalFilter(vf.Exact()), vf.ParticleFilter(vf.Exact(), 4)],
-    ids=["kalman", "exact", "optimal-particles"],
+    [
+        pytest.param(vf.KalmanFilter(), id="kalman"),
+        pytest.param(vf.VariationalFilter(vf.Exact()), id="exact", marks=SLOW),
+        pytest.param(vf.ParticleFilter(vf.Exact(), 4), id="optimal-particles"),
+    ],
 )
 def test_exact_filters_conform(filter):
     check_filter(filter, build_model("linear-gaussian"), KEY)

@@ -193,10 +193,11 @@ class ReadCommand(Command):
 
     def flags(self) -> dict[str, str]:
         """The options of the command and of every medium."""
-        options = [option for section in _media_options([]) for option in section.options]
+        media = _media_options([])
+        options = [option for section in media for option in section.options]
         # Arguments of the readers: which sequences are for what, and where the data lie.
         readers = {"split": "--split-by", "path": "NAME|PATH", "folder": "NAME|PATH"}
-        own = usage.options_of(type(self), hidden=[section.title for section in _media_options([])])
+        own = usage.options_of(type(self), hidden=[section.title for section in media])
         return flags_of(options) | readers | flags_of(own)
 
     def meant(self) -> Any:

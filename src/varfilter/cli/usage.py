@@ -168,6 +168,8 @@ def _texts(kind: type[Any]) -> dict[str, str]:
 
 @functools.lru_cache(256)
 def _own_texts(kind: type[Any]) -> tuple[tuple[str, str], ...]:
+    if kind.__module__ == "types":  # of `make_dataclass`, whose source is looked for in vain
+        return ()
     try:
         (tree,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
     except (OSError, TypeError, SyntaxError, ValueError):
