@@ -1,6 +1,5 @@
 """Traced programs are kept: found by what they were traced from, the same to the bit, or not."""
 
-import dataclasses
 import itertools
 import zlib
 
@@ -18,7 +17,6 @@ from varfilter._programs import kept, kept_jit, kept_shapes
 from varfilter._programs.identity import Unknown, digest
 from varfilter._programs.structure import put_together, taken_apart
 from varfilter.cli.compiled import forget_unfinished
-from varfilter.experiments import Baseline, FilterChoice
 from varfilter.filtering import run, start
 from varfilter.filters import KalmanFilter, ParticleFilter
 from varfilter.inference import Prior
@@ -206,9 +204,6 @@ def test_training_and_filtering_trace_nothing_at_their_second_start(
     tmp_path, monkeypatch, traced
 ):  # fmt: skip
     experiment, dataset = tiny("table", tmp_path)
-    # A baseline compiles in half the time.
-    filter = FilterChoice(Baseline(hidden_size=4, num_layers=1))
-    experiment = dataclasses.replace(experiment, filter=filter)
     model, filter, _ = experiment.build(dataset)
     windows = experiment.windows(dataset)
     data, programs = readings(tmp_path), tmp_path / "programs"
@@ -223,7 +218,7 @@ def test_training_and_filtering_trace_nothing_at_their_second_start(
         for name in ("start", "run_predictive"):
             monkeypatch.setattr(applied, f"_{name}", kept_jit(getattr(applied, name)))
         # As new as after a start: what they enclose is the same.
-        learner = vf.EndToEnd(theta=optax.adam(1e-2), phi=optax.adam(1e-2))
+        learner = vf.TimeParallel(theta=optax.adam(1e-2), phi=optax.adam(1e-2))
         state = learner.init(model, filter)
         *_, fitted = vf.fit(learner, state, windows, KEY, num_updates=2, updates_per_dispatch=1)
         rows = list(filter_data(run, data, num_particles=4, num_samples=8))

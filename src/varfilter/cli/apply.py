@@ -70,8 +70,8 @@ class Filter(AppliedCommand):
     seed: Number = 0
     """All randomness comes from this number."""
     num_particles: Particles = None
-    """Trajectories (256 for tables, 32 for sound, 16 for music, 8 for video); 1, with --spread 1, is
-    the paper's filter."""
+    """Trajectories (256 for tables, 32 for sound, 16 for music, 8 for video); 1 is the paper's
+    filter, with --spread 1."""
     spread: Annotated[float | None, named("X")] = None
     """How much wider the prior of each step is than it was learned (1.1 for tables, else 1)."""
     num_samples: Annotated[int | None, named("N")] = None
@@ -132,8 +132,8 @@ class Forecast(AppliedCommand):
     levels: Levels = (0.05, 0.5, 0.95)
     """The quantiles to give."""
     num_particles: Particles = None
-    """Trajectories (256 for tables, 32 for sound, 16 for music, 8 for video); 1, with --spread 1, is
-    the paper's filter."""
+    """Trajectories (256 for tables, 32 for sound, 16 for music, 8 for video); 1 is the paper's
+    filter, with --spread 1."""
     spread: Annotated[float | None, named("X")] = None
     """How much wider the prior of each step is than it was learned (1.1 for tables, else 1)."""
     num_samples: Number = 256
