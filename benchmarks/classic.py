@@ -95,7 +95,7 @@ def kalman(*, quick: bool) -> list[dict[str, Any]]:
         model, params = ours_and_dynamax(parameters)[:2]
 
         def ours(model: vf.LinearGaussian, xs: jax.Array) -> tuple[jax.Array, jax.Array]:
-            filtered = vf.run(vf.KalmanFilter(), model, xs, subjects.KEY)[1]
+            filtered = vf.run(vf.KalmanFilter(), model, xs, ahead=True)[1]
             return jnp.sum(filtered.bound), filtered.posterior.mean
 
         def theirs(params: Any, xs: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -54,7 +54,7 @@ class NoisyAutoregression(vf.AbstractModel):
             noise_covariance=jnp.exp(2.0 * self.log_noise)[None, None],
             initial_covariance=jnp.ones((1, 1)),
         )
-        return jnp.sum(vf.run(vf.KalmanFilter(), model, xs, jax.random.key(0))[1].bound)
+        return jnp.sum(vf.run(vf.KalmanFilter(), model, xs, ahead=True)[1].bound)
 
 
 class StochasticVolatility(vf.AbstractModel):

@@ -14,7 +14,9 @@ import varfilter as vf
 from commands import script
 from refusals import refuses
 from varfilter import Stream
+from varfilter.filters import EnsembleFilter
 from varfilter.inference import LSTMPosterior
+from varfilter.models import Ensemble
 from worlds import KEY, assert_same_bits, deep_markov, linear_gaussian, observations, with_gaps
 
 pytestmark = pytest.mark.usefixtures("as_users_run_it")
@@ -58,6 +60,10 @@ FILTERS = {
         MODEL,
     ),
     "Kalman": lambda: (vf.KalmanFilter(), linear_gaussian(latent=3, size=4)),
+    "ensemble": lambda: (
+        EnsembleFilter([vf.ParticleFilter(vf.Exact(), 3)] * 2),
+        Ensemble([linear_gaussian(latent=3, size=4, seed=seed) for seed in (0, 1)]),
+    ),
 }
 
 
@@ -73,6 +79,15 @@ def test_push_is_run(name):
     belief, filtered = vf.run(filter, model, XS[1:], KEY, x0=XS[0])
     assert stream.t == len(XS) - 1
     assert_same_bits((pushed, stream.belief), (filtered, belief))
+
+
+def test_push_is_run_of_a_complete_sequence():
+    """Nothing that is computed ahead, for all of a sequence, makes `run` another filter."""
+    filter, model = FILTERS["Kalman"]()
+    xs = np.nan_to_num(XS)
+    stream = Stream(filter, model)
+    pushed = jax.tree.map(lambda *leaves: np.stack(leaves), *push_all(stream, xs))
+    assert_same_bits(pushed, vf.run(filter, model, xs)[1])
 
 
 @pytest.mark.slow

@@ -127,7 +127,8 @@ def run(
     - `belief`: go on from an earlier one; two chunks give the numbers of one.
     - `complete`: a promise that no element of `xs` is missing; all frames are then embedded
       at once, before the scan.
-    - `ahead`: compute for all steps at once what does not have to wait for the step before.
+    - `ahead`: compute for all steps at once what does not have to wait for the step before, and
+      share what all sequences have in common, such as the covariances of a `KalmanFilter`.
       Batches of long sequences are filtered sooner, and the program takes longer to compile.
     - `keep`: what to keep of each step, instead of all: names of fields of `Filtered`, such as
       `"posterior"` (the others are None, but for `bound`, which is always there), or a function of
@@ -136,8 +137,7 @@ def run(
       new one is compiled anew.
 
     With neither `complete` nor `ahead` the numbers are those of a `Stream` with the same key, to
-    the bit on a CPU; with either of them, and from a `KalmanFilter`, whose complete sequences
-    share one recursion of covariances, they are the same up to rounding.
+    the bit on a CPU; with either of them they are the same up to rounding.
 
     A `KalmanFilter` draws nothing and needs no `key`.
 
@@ -229,7 +229,10 @@ def _run(
         )  # fmt: skip
         return last.carry, found
 
-    carry, found = filter.sweep(model, belief.carry, xs, us, mask, keep=keep, by_steps=by_steps)
+    if ahead:
+        carry, found = filter.sweep(model, belief.carry, xs, us, mask, keep=keep, by_steps=by_steps)
+    else:
+        carry, found = by_steps()
     return Belief(carry, belief.t + jnp.sum(mask, dtype=jnp.int32)), found
 
 

@@ -142,6 +142,20 @@ def test_a_member_that_cannot_learn_is_counted_and_the_others_go_on():
     assert any(jax.tree.leaves(moved))
 
 
+@pytest.mark.parametrize("outlier", [1e6, 1e30, -3e38])
+def test_an_absurd_reading_is_outlived(models, outlier):
+    filter, model = EnsembleFilter([vf.KalmanFilter()] * 3), Ensemble(models)
+    clean = np.random.default_rng(4).normal(size=(60, 2)).astype(np.float32)
+    clean[9, 0] = np.nan
+    absurd = clean.copy()
+    absurd[9, 0] = outlier
+    (_, one), (_, other) = (vf.run(filter, model, xs, KEY) for xs in (absurd, clean))
+    assert np.isfinite(one.bound).all()
+    assert np.argmax(-np.asarray(one.bound)) == 9
+    means = [np.asarray(jax.vmap(lambda p: p.mean)(each.prediction)) for each in (one, other)]
+    np.testing.assert_allclose(means[0][-1], means[1][-1], rtol=0.05, atol=0.05)
+
+
 def test_trajectories_are_shared_and_changes_are_of_each_member():
     filter = EnsembleFilter([vf.VariationalFilter(vf.Prior())] * 3)
     assert share_of_member(filter, 64) == 22

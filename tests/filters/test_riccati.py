@@ -58,7 +58,7 @@ def test_a_complete_sequence_with_padding(name):
         xs, us = worlds.observations(model, 12), worlds.known_inputs(model, 12)
         mask = np.arange(12) < 10
         padded = np.where(mask[:, None], xs, np.nan)
-        found = vf.run(vf.KalmanFilter(), model, padded, us=us, mask=mask)
+        found = vf.run(vf.KalmanFilter(), model, padded, us=us, mask=mask, ahead=True)
         steps = by_steps(model, jnp.asarray(xs), us, jnp.asarray(mask))
         known = None if us is None else jnp.asarray(us)
         # Or the first would be the second.
@@ -74,9 +74,9 @@ def test_two_chunks_are_one():
     with jax.enable_x64(True):
         model = worlds.driven_gaussian()
         xs, us = worlds.observations(model, 12), worlds.known_inputs(model, 12)
-        whole = vf.run(vf.KalmanFilter(), model, xs, us=us)
-        half, _ = vf.run(vf.KalmanFilter(), model, xs[:5], us=us[:5])
-        last, rest = vf.run(vf.KalmanFilter(), model, xs[5:], us=us[5:], belief=half)
+        whole = vf.run(vf.KalmanFilter(), model, xs, us=us, ahead=True)
+        half, _ = vf.run(vf.KalmanFilter(), model, xs[:5], us=us[:5], ahead=True)
+        last, rest = vf.run(vf.KalmanFilter(), model, xs[5:], us=us[5:], belief=half, ahead=True)
         assert relative_distance(last, whole[0]) < TIGHT
         np.testing.assert_allclose(rest.bound, whole[1].bound[5:], rtol=TIGHT)
 
@@ -96,7 +96,7 @@ def test_each_sequence_of_a_batch_is_filtered_as_on_its_own(spoiled):
             mask[1, 4] = False
 
         def one(xs, mask):
-            return vf.run(vf.KalmanFilter(), model, xs, mask=mask)
+            return vf.run(vf.KalmanFilter(), model, xs, mask=mask, ahead=True)
 
         found = eqx.filter_jit(jax.vmap(one))(jnp.asarray(batch), jnp.asarray(mask))
         for k in range(3):
@@ -129,7 +129,7 @@ def test_gradients_are_those_of_the_steps(name):
         xs = jnp.asarray(worlds.observations(model, 8))
 
         def ours(model):
-            return jnp.sum(vf.run(vf.KalmanFilter(), model, xs)[1].bound)
+            return jnp.sum(vf.run(vf.KalmanFilter(), model, xs, ahead=True)[1].bound)
 
         gradient = eqx.filter_jit(eqx.filter_grad(ours))(model)
         step_by_step = eqx.filter_grad(lambda model: jnp.sum(by_steps(model, xs)[1].bound))
@@ -151,7 +151,7 @@ def test_a_wide_first_covariance_is_left_to_square_roots():
     for precise in (False, True):
         with jax.enable_x64(precise):
             model = vf.LinearGaussian(**parameters)
-            posterior = vf.run(vf.KalmanFilter(), model, xs)[1].posterior
+            posterior = vf.run(vf.KalmanFilter(), model, xs, ahead=True)[1].posterior
             spreads.append(np.sqrt(jax.vmap(lambda q: q.variance)(posterior)))
     # The root has a condition of 10^4: some 10^4 roundings of 6e-8 at first, and few later on.
     np.testing.assert_allclose(spreads[0], spreads[1], rtol=5e-3)
