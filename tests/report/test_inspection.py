@@ -10,6 +10,7 @@ import pytest
 from tiny_runs import tiny
 from varfilter.filtering import start, step
 from varfilter.media import Inspection, medium_of
+from varfilter.models import widened
 from varfilter.plots.figures import most_surprising
 from varfilter.report import report
 from varfilter.report.inspection import NOMINAL, coverage, inspect_sequences, reliability
@@ -122,9 +123,9 @@ def test_a_report_says_with_how_many_trajectories_it_predicts(reported, tmp_path
     model, trained, _, _ = run.trained()
     chosen = np.random.default_rng(0).permutation(len(run.dataset.test))
     peaks = {}
-    for count in (1, 256):
+    for count, spread in ((1, 1.0), (256, 1.1)):
         (drawn, *_) = inspect_sequences(
-            applied_filter(trained, count), model, run.dataset, jax.random.key(0),
+            applied_filter(trained, count), widened(model, spread), run.dataset, jax.random.key(0),
             chosen[:4], split="test", inspection=run.medium.inspection,
         )  # fmt: skip
         peaks[count] = most_surprising(drawn)

@@ -32,6 +32,7 @@ from varfilter.media.music import MusicSource
 from varfilter.media.sound import SoundSource
 from varfilter.media.table import TableSource
 from varfilter.media.video import VideoSource
+from varfilter.models import Widened
 from varfilter.runs import (
     Run,
     TableFilter,
@@ -192,6 +193,7 @@ def test_the_numbers_are_those_of_run(world, varfilter, num_particles):
     filter = VariationalFilter(trained.inference)
     if num_particles > 1:
         filter = ParticleFilter(trained.inference, num_particles, resample_below=0.5)
+        model = Widened(model, 1.1)  # of tables
     xs = run.template.observations(run.template.schema.read(world / "new.csv").rows[0])
     # The program of the forecasts too, with their padding.
     padded = np.concatenate([xs[1:], np.full((57, 2), np.nan, np.float32)])

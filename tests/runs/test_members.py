@@ -75,6 +75,19 @@ def test_members_share_the_trajectories_and_have_latents_of_their_own(members):
     assert (by_step[:, 1:].argmax(1) == 29).mean() > 0.8
 
 
+def test_the_prior_is_as_wide_as_one_asks(members):
+    run, _ = members
+    assert apply_run(run).model.members.factor == run.medium.spread == 1.1
+    assert apply_run(run, spread=1.5).model.members.factor == 1.5
+    # The paper's filter has what was learned.
+    for options in ({"num_particles": 1}, {"spread": 1.0}):
+        assert jax.tree.structure(apply_run(run, **options).model) == jax.tree.structure(
+            run.trained().model
+        )
+    with pytest.raises(ValueError, match="`spread` must be positive"):
+        apply_run(run, spread=0.0)
+
+
 def test_forecasts_samples_scores_and_pictures(members):
     run, _ = members
     ahead = list(forecast_data(run, run.experiment.data.source, 3, num_samples=16))

@@ -71,9 +71,10 @@ class Filter(AppliedCommand):
     """All randomness comes from this number."""
     num_particles: Particles = None
     """Trajectories (256 for tables, 32 for sound, 16 for music, 8 for video); 1 is the paper's
-    filter, with --spread 1."""
+    filter."""
     spread: Annotated[float | None, named("X")] = None
-    """How much wider the prior of each step is than it was learned (1.1 for tables, else 1)."""
+    """How much wider the prior of each step is than it was learned (1.1 for tables, 1 for others
+    and for one trajectory)."""
     num_samples: Annotated[int | None, named("N")] = None
     """Draws of the latent for each prediction (128; 16 for video)."""
     levels: Levels = ()
@@ -133,9 +134,10 @@ class Forecast(AppliedCommand):
     """The quantiles to give."""
     num_particles: Particles = None
     """Trajectories (256 for tables, 32 for sound, 16 for music, 8 for video); 1 is the paper's
-    filter, with --spread 1."""
+    filter."""
     spread: Annotated[float | None, named("X")] = None
-    """How much wider the prior of each step is than it was learned (1.1 for tables, else 1)."""
+    """How much wider the prior of each step is than it was learned (1.1 for tables, 1 for others
+    and for one trajectory)."""
     num_samples: Number = 256
     """How many futures to draw."""
     out: Out = None

@@ -102,7 +102,7 @@ class AbstractMedium(ABC):
     - `endings` are those of the files that samples are written to, its own first.
     - `num_steps` of a sequence are filtered in one dispatch, `num_samples` draws make a
       prediction, and a trained run filters new data with `num_particles` trajectories: as many as
-      the time of a step allows (`benchmarks/applied_cost.py`), and a step of video is large. Its
+      the time of a step allows (`benchmarks/applied_cost.py`), and a step of video is large. The
       prior of each step is then `spread` times as wide as it was learned.
     - `inputs` says what `varfilter filter` takes, and `ones` what people call elements that are 1.
     - `has_keys`: elements are pitches in order, so that a sequence can be moved to another key.
@@ -235,6 +235,13 @@ class AbstractMedium(ABC):
     def numbers(self, dataset: Dataset, ragged: Ragged) -> dict[str, Any]:
         """Numbers that matter for this medium alone, of the sequences of a split."""
         return {}
+
+    def spread_of(self, num_particles: int) -> float:
+        """How much wider a prior is than it was learned, where there are so many trajectories.
+
+        One trajectory is the paper's filter, and has what was learned.
+        """
+        return 1.0 if num_particles == 1 else self.spread
 
     def reference(self, dataset: Dataset, split: str) -> Reference:
         """Score the naive predictor that a model must beat."""

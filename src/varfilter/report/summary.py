@@ -54,7 +54,7 @@ def summarize(
     chosen = np.random.default_rng(seed).permutation(scores.numbers)
     num_particles = medium.num_particles if num_particles is None else num_particles
     inspected = inspect_sequences(
-        applied_filter(filter, num_particles), widened(model, medium.spread),
+        applied_filter(filter, num_particles), widened(model, medium.spread_of(num_particles)),
         dataset, jax.random.key(seed),
         chosen[: medium.inspection.num_sequences], split=split, inspection=medium.inspection,
     )  # fmt: skip

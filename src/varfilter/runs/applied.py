@@ -160,7 +160,7 @@ def apply_run(
     num_samples = require_positive("num_samples", num_samples)
     num_particles = run.medium.num_particles if num_particles is None else num_particles
     num_particles = require_positive("num_particles", num_particles)
-    spread = run.medium.spread if spread is None else spread
+    spread = run.medium.spread_of(num_particles) if spread is None else spread
     if not 0.0 < spread < math.inf:
         raise ValueError(f"`spread` must be positive, 1 for what was learned; got {spread}.")
     trained = run.trained()
@@ -203,10 +203,10 @@ def filter_data(
     """A row for each step of each sequence of `data`, as the run's medium writes them.
 
     `num_particles` trajectories are carried (256 for tables, 32 for sound, 16 for music, 8 for
-    video; 1, with a `spread` of 1, is the paper's filter), and predictions, surprise and latents
-    come from all of them. The prediction is that of `predict`, from `num_samples` draws (128; 16
-    for video), with quantiles at `levels`. `spread` is how much wider the prior of each step is
-    than it was learned (1.1 for tables, else 1).
+    video; 1 is the paper's filter), and predictions, surprise and latents come from all of them.
+    The prediction is that of `predict`, from `num_samples` draws (128; 16 for video), with
+    quantiles at `levels`. `spread` is how much wider the prior of each step is than it was learned
+    (1.1 for the many trajectories of tables, else 1).
     The first step of a sequence is conditioned on, as in training: it has neither prediction nor
     surprise. Every sequence draws from the same seed, so that its numbers do not depend on those
     beside it, and are those of the same lines on standard input.

@@ -112,7 +112,7 @@ def score_particles(
     # The trajectories of a few sequences make a batch as large as many sequences do.
     size = None if batch_size is None else max(1, batch_size // count)
     held_out = HeldOut(run.dataset, split=split, batch_size=size)
-    model = widened(trained.model, run.medium.spread)
+    model = widened(trained.model, run.medium.spread_of(count))
     found = held_out.evaluate(filter, model, jax.random.key(seed))
     scores = found.as_json()
     del scores["nats_by_iteration"]  # of the free energy alone
