@@ -22,7 +22,11 @@ NUM_RUNS, NUM_STEPS, MINUTES = 60, 80, 5
 PUMPS = "ABC"
 # One of the runs that `varfilter.data.tables.read.table` puts aside for test; where, and how long.
 FAULTY_RUN, FAULT_STEP, FAULT_LENGTH = 24, 52, 6
-HEADER = "run,pump,time,temperature,pressure,vibration,flow,valve,particles"
+# The columns that the logger writes, and with how many digits after the point.
+DIGITS = {
+    "temperature": 1, "pressure": 2, "vibration": 2, "flow": 1, "valve": 0, "particles": 0,
+}  # fmt: skip
+HEADER = f"run,pump,time,{','.join(DIGITS)}"
 OUT = Path(__file__).parent / "data" / "sensors.csv"
 
 
@@ -47,59 +51,87 @@ class Chance:
         return count
 
 
-def run_of(number):
-    """Lines of one run, and the time at which its fault begins (None: there is none)."""
-    chance = Chance(1000 + number)
-    pump = (number - 1) % len(PUMPS)
-    start = datetime.datetime(2024, 3, 4, 6) + datetime.timedelta(hours=8 * (number - 1))
-    demand = 0.35 + 0.6 * chance.uniform()
-    load = demand
-    wear = 0.15 + 0.5 * chance.uniform()
-    ambient = 21.0 + 3.0 * chance.normal()
-    temperature = ambient + (30.0 + 14.0 * wear) * load
-    valve, num_lost = 0, 0
-    lines, fault_at = [], None
-    for step in range(NUM_STEPS):
-        demand += 0.12 * (0.65 - demand) + 0.05 * chance.normal()
+class Pump:
+    """What moves everything in a run: the pump's state, and one step of it at a time."""
+
+    def __init__(self, number, chance):
+        self.chance, self.pump = chance, (number - 1) % len(PUMPS)
+        self.demand = 0.35 + 0.6 * chance.uniform()
+        self.load = self.demand
+        self.wear = 0.15 + 0.5 * chance.uniform()
+        self.ambient = 21.0 + 3.0 * chance.normal()
+        self.temperature = self.ambient + (30.0 + 14.0 * self.wear) * self.load
+        self.valve = 0
+
+    def step(self):
+        """Move on by five minutes, and return what the logger sees then, by column."""
+        chance = self.chance
+        self.demand += 0.12 * (0.65 - self.demand) + 0.05 * chance.normal()
         if chance.uniform() < 1 / 60:
-            demand = 0.35 + 0.6 * chance.uniform()
-        before = load
-        load = min(max(load + 0.45 * (demand - load) + 0.015 * chance.normal(), 0.1), 1.1)
-        wear = min(max(wear + 0.002 + 0.008 * chance.normal(), 0.0), 1.0)
-        warm = ambient + (30.0 + 14.0 * wear + 2.0 * pump) * load
-        temperature += 0.25 * (warm - temperature) + 0.1 * chance.normal()
+            self.demand = 0.35 + 0.6 * chance.uniform()
+        before = self.load
+        load = before + 0.45 * (self.demand - before) + 0.015 * chance.normal()
+        load = self.load = min(max(load, 0.1), 1.1)
+        wear = self.wear = min(max(self.wear + 0.002 + 0.008 * chance.normal(), 0.0), 1.0)
+        warm = self.ambient + (30.0 + 14.0 * wear + 2.0 * self.pump) * load
+        self.temperature += 0.25 * (warm - self.temperature) + 0.1 * chance.normal()
         line = 1.5 + 4.2 * load**2
         # The relief valve opens late and closes late.
         opens, closes = (line - 4.3) / 0.15, (3.7 - line) / 0.15
-        chance_to_turn = 1.0 / (1.0 + math.exp(-(closes if valve else opens)))
-        valve = 1 - valve if chance.uniform() < 0.6 * chance_to_turn else valve
-        pressure = line - 0.55 * valve + 0.05 * chance.normal()
-        flow = 58.0 * load * (1.0 - 0.12 * wear) - 7.0 * valve + 0.5 * chance.normal()
+        chance_to_turn = 1.0 / (1.0 + math.exp(-(closes if self.valve else opens)))
+        turns = chance.uniform() < 0.6 * chance_to_turn
+        self.valve = 1 - self.valve if turns else self.valve
+        pressure = line - 0.55 * self.valve + 0.05 * chance.normal()
+        flow = 58.0 * load * (1.0 - 0.12 * wear) - 7.0 * self.valve + 0.5 * chance.normal()
         roughness = (0.04 + 0.06 * wear) * chance.normal()
         vibration = (0.7 + 0.8 * load + 1.8 * wear) * math.exp(roughness)
         particles = chance.poisson(1.0 + 7.0 * wear + 20.0 * abs(load - before))
+        return {
+            "temperature": self.temperature + 0.15 * chance.normal(),
+            "pressure": pressure,
+            "vibration": vibration,
+            "flow": flow,
+            "valve": self.valve,
+            "particles": particles,
+        }
+
+
+def lost(chance, num_lost):
+    """Which cells of a row are lost, and of how many rows the loss that this row is in has left.
+
+    Rows are lost one or several in a row; below 0 there is no loss.
+    """
+    cells = [chance.uniform() < 0.01 for _ in DIGITS]
+    if chance.uniform() < 0.008:
+        num_lost = 1 + int(5.0 * chance.uniform())
+    return cells, num_lost - 1
+
+
+def run_of(number):
+    """Lines of one run, and the time at which its fault begins (None: there is none)."""
+    chance = Chance(1000 + number)
+    pump = Pump(number, chance)
+    start = datetime.datetime(2024, 3, 4, 6) + datetime.timedelta(hours=8 * (number - 1))
+    num_lost = 0
+    lines, fault_at = [], None
+    for step in range(NUM_STEPS):
+        seen = pump.step()
         is_faulty = number == FAULTY_RUN and 0 <= step - FAULT_STEP < FAULT_LENGTH
         if is_faulty:
-            pressure *= 0.55
+            seen["pressure"] *= 0.55
+        values = [f"{seen[name]:.{digits}f}" for name, digits in DIGITS.items()]
+        cells, num_lost = lost(chance, num_lost)
+        # None is lost while the fault is on.
         values = [
-            f"{temperature + 0.15 * chance.normal():.1f}",
-            f"{pressure:.2f}",
-            f"{vibration:.2f}",
-            f"{flow:.1f}",
-            f"{valve}",
-            f"{particles}",
+            "" if is_lost and not is_faulty else value
+            for value, is_lost in zip(values, cells, strict=True)
         ]
-        # Lost cells, and lost rows, one or several in a row; not while the fault is on.
-        values = ["" if chance.uniform() < 0.01 and not is_faulty else v for v in values]
-        if chance.uniform() < 0.008:
-            num_lost = 1 + int(5.0 * chance.uniform())
-        num_lost -= 1
         if step > 0 and num_lost >= 0 and not is_faulty:
             continue
         stamp = start + datetime.timedelta(minutes=MINUTES * step)
         if is_faulty and fault_at is None:
             fault_at = stamp
-        lines.append(f"{number},{PUMPS[pump]},{stamp:%Y-%m-%d %H:%M},{','.join(values)}")
+        lines.append(f"{number},{PUMPS[pump.pump]},{stamp:%Y-%m-%d %H:%M},{','.join(values)}")
     return lines, fault_at
 
 
