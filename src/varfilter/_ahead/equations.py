@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 from jax.extend.core import (
-    ClosedJaxpr,
+    ClosedJaxpr,  # pyright: ignore[reportPrivateImportUsage]  (JAX 0.12 has it, its types do not)
     Jaxpr,
     JaxprEqn,
     Literal,

@@ -221,7 +221,7 @@ class HeldOut:
         rank = {number: place for place, number in enumerate(self.scored.tolist())}
         columns: list[np.ndarray] = []
         for numbers, phases in started:
-            ranks = np.asarray([rank[number] for number in numbers])
+            ranks = np.asarray([rank[number] for number in numbers], np.intp)
             # In order: of sequences that went on, a later phase has the sums.
             for size, sums in jax.device_get(phases):
                 parts = [np.asarray(part, np.float64) for part in vars(sums).values()]
