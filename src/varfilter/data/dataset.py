@@ -12,7 +12,7 @@ import numpy as np
 
 from varfilter._arguments import kind, require_positive
 from varfilter.data.ragged import Ragged
-from varfilter.distributions import AbstractDistribution, Bernoulli
+from varfilter.distributions import AbstractDistribution, Bernoulli, Categorical
 
 SPLITS = ("train", "valid", "test")
 # How many numbers are in memory, in double precision, while a large set is gone through.
@@ -41,7 +41,9 @@ class Family:
 
     `width` is the distance of two neighbouring levels, `low` and `high` are the lowest and
     the highest level, all in scaled units: what `DiscretizedNormal` takes. None: not so.
-    `transform` is how a model is told of it; None: as it is.
+    `transform` is how a model is told of it; None: as it is. `freedom` are the degrees of freedom
+    of its tails where learning starts. `group` is the column that the element is a level of: a
+    column of several levels has an element for each, which is 0 or 1.
     """
 
     distribution: type[AbstractDistribution]
@@ -49,6 +51,8 @@ class Family:
     low: float | int | None = None
     high: float | int | None = None
     transform: Transform | None = None
+    freedom: float | int | None = None
+    group: str | None = None
 
     @property
     def told(self) -> "Family":
@@ -56,12 +60,13 @@ class Family:
         if self.transform is None:
             return self
         scale = self.transform.change_scale or 1.0
-        return Family(self.distribution, None if self.width is None else self.width / scale)
+        width = None if self.width is None else self.width / scale
+        return dataclasses.replace(self, width=width, low=None, high=None, transform=None)
 
     @property
     def is_binary(self) -> bool:
         """Whether the values are 0 and 1."""
-        return issubclass(self.distribution, Bernoulli)
+        return issubclass(self.distribution, Bernoulli | Categorical)
 
     @property
     def has_levels(self) -> bool:

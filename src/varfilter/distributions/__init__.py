@@ -16,25 +16,35 @@ from varfilter.distributions.base import (
     stabilised,
 )
 from varfilter.distributions.bernoulli import Bernoulli
+from varfilter.distributions.categorical import Categorical
 from varfilter.distributions.discretized import DiscretizedNormal, PaperDiscretizedNormal
 from varfilter.distributions.divergence import has_analytic_kl, kl
 from varfilter.distributions.exponentiated import Exponentiated
 from varfilter.distributions.gaussian import Gaussian
 from varfilter.distributions.joint import Joint
+from varfilter.distributions.negative_binomial import NegativeBinomial
 from varfilter.distributions.normal import Normal
 from varfilter.distributions.particles import Mixture, Particles
+from varfilter.distributions.rectified import Rectified
+from varfilter.distributions.student import StudentT
+from varfilter.distributions.zero_inflated import ZeroInflated
 
 __all__ = [
     "AbstractDistribution",
     "Bernoulli",
+    "Categorical",
     "DiscretizedNormal",
     "Exponentiated",
     "Gaussian",
     "Joint",
     "Mixture",
+    "NegativeBinomial",
     "Normal",
     "PaperDiscretizedNormal",
     "Particles",
+    "Rectified",
+    "StudentT",
+    "ZeroInflated",
     "error",
     "event_shape",
     "fill",

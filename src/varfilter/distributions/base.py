@@ -73,6 +73,15 @@ class AbstractDistribution(eqx.Module):
         """
         raise TypeError(f"`{type(self).__name__}` cannot be moved: no member of it is the result.")
 
+    def bounded(
+        self, low: tuple[float | None, ...], high: tuple[float | None, ...]
+    ) -> "AbstractDistribution":
+        """The distribution with a lowest and a highest value, one or None an element.
+
+        For families that can have them; the others stay as they are.
+        """
+        return self
+
     def widened(self, factor: float) -> "AbstractDistribution":
         """The distribution with a standard deviation that is `factor` times as large.
 

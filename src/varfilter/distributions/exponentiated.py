@@ -17,8 +17,10 @@ class Exponentiated(AbstractDistribution):
     """p(x) = p(y) prod 1 / x_i with y_i = log x_i, over the elements i that are `positive`.
 
     The others are as in `log`, the distribution of y. A positive element whose logarithm is
-    Gaussian is log-normal; `mean` and `variance` are those of it. What is observed at 0 or below,
-    which a positive element never is, counts as the smallest positive number there is.
+    Gaussian is log-normal; `mean` and `variance` are those of it. The exponential of Student's t
+    has neither: there they are those of the log-normal with the same moments of the logarithm.
+    What is observed at 0 or below, which a positive element never is, counts as the smallest
+    positive number there is.
     """
 
     is_symmetric: ClassVar[bool] = False

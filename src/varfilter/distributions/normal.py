@@ -57,10 +57,7 @@ class Normal(AbstractDistribution):
 
     def log_prob(self, x: Float[Array, " *event"]) -> Float[Array, ""]:
         """log p(x) = -1/2 sum over observed elements of (log 2 pi + l + (x - mean)^2 exp(-l))."""
-        residual = fill(x, self.mean) - self.mean
-        is_far, distance_squared = _far(residual * jnp.exp(-0.5 * self.log_var))
-        near_squared = jnp.where(is_far, 0.0, residual) ** 2 * jnp.exp(-self.log_var)
-        terms = LOG_2PI + self.log_var + jnp.where(is_far, distance_squared, near_squared)
+        terms = _twice_nats(fill(x, self.mean), self.mean, self.log_var)
         return -0.5 * jnp.sum(jnp.where(observed(x), terms, 0.0))
 
     def moved(self, move: Move) -> "Normal":
@@ -74,6 +71,23 @@ class Normal(AbstractDistribution):
     def stabilised(self) -> "Normal":
         """Clip the log-variance to [-15, 5], as the original code does."""
         return Normal(self.mean, jnp.clip(self.log_var, -15.0, 5.0))
+
+
+def log_density(
+    x: Float[Array, "..."], mean: Float[Array, "..."], log_var: Float[Array, "..."]
+) -> Float[Array, "..."]:
+    """The log-density of each element, as `Normal.log_prob` adds them up."""
+    return -0.5 * _twice_nats(x, mean, log_var)
+
+
+def _twice_nats(
+    x: Float[Array, "..."], mean: Float[Array, "..."], log_var: Float[Array, "..."]
+) -> Float[Array, "..."]:
+    """log 2 pi + l + (x - mean)^2 exp(-l), of each element."""
+    residual = x - mean
+    is_far, distance_squared = _far(residual * jnp.exp(-0.5 * log_var))
+    near_squared = jnp.where(is_far, 0.0, residual) ** 2 * jnp.exp(-log_var)
+    return LOG_2PI + log_var + jnp.where(is_far, distance_squared, near_squared)
 
 
 def squared(r: Float[Array, "..."]) -> Float[Array, "..."]:

@@ -70,6 +70,12 @@ def _nats(dataset: Dataset, xs: np.ndarray, centre: np.ndarray, spread: np.ndarr
             ],
             axis=1,
         )
+        for places in _groups(dataset):
+            # One of the levels: each as probable as it would be by itself, in proportion.
+            shares = np.broadcast_to(centre[:, places], xs[:, places].shape)
+            own = np.sum(xs[:, places] * shares, axis=1) / np.sum(shares, axis=1)
+            total[:, places] = 0.0
+            total[:, places[0]] = -np.log(np.maximum(own, SMALLEST))
     return float(np.nansum(total) / len(xs))
 
 
@@ -85,7 +91,13 @@ def _element_nats(
     spread = np.maximum(spread, 1e-6 if width is None else width / 4)
     z = (xs - centre) / spread
     if width is None:
-        return 0.5 * z**2 + np.log(spread) + 0.5 * np.log(2 * np.pi)
+        nats = 0.5 * z**2 + np.log(spread) + 0.5 * np.log(2 * np.pi)
+        # Held at a bound, which all that lies beyond counts as.
+        if family.low is not None:
+            nats = np.where(np.abs(xs - family.low) < 1e-5, -log_ndtr(z), nats)
+        if family.high is not None:
+            nats = np.where(np.abs(xs - family.high) < 1e-5, -log_ndtr(-z), nats)
+        return nats
     half = width / 2 / spread
     mass = ndtr(half - np.abs(z)) - ndtr(-half - np.abs(z))
     nats = -np.log(np.maximum(mass, SMALLEST))
@@ -95,6 +107,15 @@ def _element_nats(
     if family.high is not None:
         nats = np.where(xs >= family.high - width / 4, -log_ndtr(half - z), nats)
     return np.minimum(nats, -np.log(SMALLEST)) + 0.0 * xs
+
+
+def _groups(dataset: Dataset) -> list[list[int]]:
+    """The elements of each categorical column."""
+    found: dict[str, list[int]] = {}
+    for i, family in enumerate(dataset.families):
+        if family.group is not None:
+            found.setdefault(family.group, []).append(i)
+    return list(found.values())
 
 
 def _are_binary(dataset: Dataset) -> np.ndarray:

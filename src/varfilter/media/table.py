@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from varfilter.data.dataset import Dataset
-from varfilter.data.tables.columns import KINDS
 from varfilter.media.base import (
     AbstractMedium,
     Ahead,
@@ -19,6 +18,7 @@ from varfilter.media.base import (
     NewSequence,
     Source,
 )
+from varfilter.media.cells import cells_of
 from varfilter.media.formats import ENDINGS, Row, write_rows
 from varfilter.media.reference import Reference, last_value_reference
 from varfilter.media.rows import (
@@ -49,7 +49,7 @@ class TableSource(Source):
     """The time between two rows, in the unit of the times; seconds for dates (the usual one).
     rows: each row is a step, and the time since the row before is a known input."""
     columns: tuple[str, ...] | None = field(default=None, metadata={"metavar": "COLUMN ..."})
-    """The columns to observe, in this order (all that hold numbers)."""
+    """The columns to observe, in this order (all that hold numbers, or text of a few levels)."""
     inputs: tuple[str, ...] | None = field(default=None, metadata={"metavar": "COLUMN ..."})
     """Columns that are known beforehand, such as controls and plans: not predicted, not scored."""
     calendar: tuple[str, ...] | None = field(
@@ -57,7 +57,8 @@ class TableSource(Source):
     )
     """The periods whose time is a known input (those that the training rows go through twice)."""
     kinds: tuple[str, ...] | None = field(default=None, metadata={"metavar": "COLUMN=KIND ..."})
-    """COLUMN=KIND, with spaces or commas between; numeric, binary or count (by what the training
+    """COLUMN=KIND, with spaces or commas between: numeric, heavy (tails), zeros (or positive),
+    bounded, binary, count, events (counts with a long tail) or categorical (by what the training
     rows hold); or how it is predicted: level, change, log or log-change (by how they move)."""
     long: tuple[str, str] | None = field(default=None, metadata={"metavar": "VARIABLE VALUE"})
     """For tables of one reading a row: the columns that name it and hold it."""
@@ -183,15 +184,18 @@ class TableMedium(AbstractMedium):
         return TableSchema.from_json(known)
 
     def as_recorded(self, source: Source, schema: Any) -> Source:
-        """The source with the motion of every column; without any on record, all are levels."""
+        """The source with the columns, and the kind and the motion of each.
+
+        A record of before there were motions has levels alone, and one of before there were other
+        kinds has neither those nor text.
+        """
         if schema is None or not isinstance(source, TableSource):
             return source
-        given = _kinds(source.kinds or ())
-        for name in schema.columns:
-            words = given.get(name, "").split()
-            kind = [word for word in words if word in KINDS]
-            given[name] = " ".join([*kind, schema.motions.get(name, "level")])
-        return replace(source, kinds=tuple(f"{name}={words}" for name, words in given.items()))
+        words = [
+            f"{name}={kind} {schema.motions.get(name, 'level')}"
+            for name, kind in schema.kinds.items()
+        ]
+        return replace(source, columns=schema.columns, kinds=tuple(words))
 
     def reference(self, dataset: Dataset, split: str) -> Reference:
         """Score the prediction that each column stays as it was last read."""
@@ -204,18 +208,19 @@ class TableMedium(AbstractMedium):
     def step_rows(self, dataset: Dataset, filtering: Filtering) -> Iterator[Row]:
         """Rows with each column as it was seen, `COLUMN_mean`, `COLUMN_std` and quantiles.
 
-        Then `surprise`, in nats. A name that a column of the user's has already gets an
-        underscore; the user's own columns of time and sequence keep their names.
+        Of a categorical column, `COLUMN_level`, the most probable one, `COLUMN_p`, how probable it
+        is, and `COLUMN_p_LEVEL`, ... if there are at most eight. Then `surprise`, in nats. A name
+        that a column of the user's has already gets an underscore; the user's own columns of time
+        and sequence keep their names.
         """
-        parts = filtering.parts
-        wanted = ["surprise", *(f"{name}_{part}" for name in dataset.columns for part in parts)]
+        parts, cells = filtering.parts, cells_of(dataset)
+        wanted = ["surprise", *(name for cell in cells for name in cell.predicted_names(parts))]
         names = _names(dataset, [*wanted, *latent_names(filtering)])
         for t, time in enumerate(filtering.times):
             row: Row = {names["sequence"]: filtering.sequence, names["time"]: time}
-            for i, name in enumerate(dataset.columns):
-                row[name] = filtering.rows[t, i]
-                for part, values in parts.items():
-                    row[names[f"{name}_{part}"]] = values[t, i]
+            for cell in cells:
+                row[cell.name] = cell.value(filtering.rows[t])
+                row |= {names[name]: v for name, v in cell.predicted(parts, t).items()}
             row[names["surprise"]] = filtering.surprise[t]
             yield row | {names[name]: v for name, v in latent_row(filtering, t).items()}
 
@@ -228,26 +233,27 @@ class TableMedium(AbstractMedium):
     ) -> Iterator[Row]:
         """Rows with `COLUMN_mean`, and `COLUMN_q05`, ... for each level, of each column.
 
-        The mean of a binary column is the probability of a 1.
+        The mean of a binary column is the probability of a 1; categorical columns have what
+        `step_rows` says of them.
         """
-        wanted = [f"{name}_{part}" for name in dataset.columns for part in parts]
+        cells = cells_of(dataset)
+        wanted = [name for cell in cells for name in cell.predicted_names(parts)]
         # No column is written by its own name here, but `step` beside a column of that name
         # misleads.
         names = _names(dataset, ["step", *wanted])
         for i, time in enumerate(times):
-            yield {names["sequence"]: sequence, names["time"]: time, names["step"]: i + 1} | {
-                names[f"{name}_{part}"]: values[i, k]
-                for k, name in enumerate(dataset.columns)
-                for part, values in parts.items()
-            }
+            row: Row = {names["sequence"]: sequence, names["time"]: time, names["step"]: i + 1}
+            for cell in cells:
+                row |= {names[name]: v for name, v in cell.predicted(parts, i).items()}
+            yield row
 
     def write_samples(
         self, path: Path, dataset: Dataset, sequences: Sequence[np.ndarray]
     ) -> list[Path]:
         """Write one file: `time`, from 2000 or 0 on, and each column in the user's units.
 
-        Counts and binary columns are whole numbers. Several sequences have a column that tells
-        them apart.
+        Counts and binary columns are whole numbers, categorical ones their levels. Several
+        sequences have a column that tells them apart.
         """
         has_many = len(sequences) > 1
         rows = (
@@ -283,18 +289,16 @@ def _names(dataset: Dataset, wanted: list[str]) -> dict[str, str]:
 
 def _sample_rows(dataset: Dataset, xs: np.ndarray, sequence: int | None) -> Iterator[Row]:
     times = times_from(dataset, _first_time(dataset), len(xs))
-    columns = [(name, family.has_levels) for name, family in dataset.column_families]
-    names = _names(dataset, [])
+    are_whole = [family.has_levels for _, family in dataset.column_families]
+    cells, names = cells_of(dataset), _names(dataset, [])
     begin = {} if sequence is None else {names["sequence"]: sequence}
     for time, values in zip(times, restored(dataset, xs), strict=True):
-        yield (
-            begin
-            | {names["time"]: time}
-            | {
-                name: int(np.rint(value)) if is_whole and np.isfinite(value) else value
-                for (name, is_whole), value in zip(columns, values, strict=True)
-            }
-        )
+        row: Row = begin | {names["time"]: time}
+        for cell in cells:
+            value = cell.value(values)
+            is_whole = are_whole[cell.first] and not cell.levels and np.isfinite(value)
+            row[cell.name] = int(np.rint(value)) if is_whole else value
+        yield row
 
 
 def _first_time(dataset: Dataset) -> Any:

@@ -1,13 +1,12 @@
 """Models on the core's five functions, each readable beside its equations."""
 
+from varfilter.models.columns import ColumnFamily, ColumnHead
 from varfilter.models.deep_markov import DeepMarkov
 from varfilter.models.differenced import Differenced
 from varfilter.models.ensemble import Ensemble
 from varfilter.models.heads import (
     BernoulliHead,
     BernoulliImage,
-    ColumnFamily,
-    ColumnHead,
     LatentHead,
     NormalHead,
     NormalImage,

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 
 from varfilter._arguments import kind
 from varfilter.contracts import first_step, require_model
-from varfilter.distributions import AbstractDistribution, DiscretizedNormal, Joint
+from varfilter.distributions import AbstractDistribution, Joint
 from varfilter.distributions.base import Move
 from varfilter.model import AbstractModel, State
 
@@ -36,7 +36,8 @@ class Differenced(AbstractModel):
     - `drift`: the mean change of each element (0).
     - `first_mean`, `first_std`: of a level before which nothing is known (0 and 1, which is so of
       standardised levels): x_0 ~ N(first_mean, first_std^2) where it was not given.
-    - `low`, `high`: the lowest and the highest level of x_t, of elements that are quantised.
+    - `low`, `high`: the lowest and the highest level of x_t, of elements that are quantised or
+      held at bounds.
 
     An element of which x_{t-1} was not observed was drawn by the filter, as any other that is
     missing; so the last value is always known, in each trajectory by itself.
@@ -153,7 +154,7 @@ class Differenced(AbstractModel):
 def _bounded(
     distribution: Any, low: tuple[float | None, ...], high: tuple[float | None, ...]
 ) -> AbstractDistribution:
-    """Put the lowest and highest levels of x_t on what is quantised."""
+    """Put the lowest and highest levels of x_t on the families that have such."""
     if isinstance(distribution, Joint):
         parts = [
             _bounded(part, tuple(low[i] for i in places), tuple(high[i] for i in places))
@@ -161,9 +162,7 @@ def _bounded(
         ]
         return Joint(tuple(parts), distribution.places)
     is_free = all(value is None for value in (*low, *high))
-    if is_free or not isinstance(distribution, DiscretizedNormal):
-        return distribution
-    return distribution.bounded(low, high)
+    return distribution if is_free else distribution.bounded(low, high)
 
 
 def _require_movable(distribution: Any, moves: np.ndarray, places: tuple[int, ...]) -> None:

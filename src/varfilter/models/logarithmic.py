@@ -16,6 +16,7 @@ from varfilter.distributions import (
     Gaussian,
     Joint,
     Normal,
+    StudentT,
 )
 from varfilter.distributions.base import Move
 from varfilter.distributions.exponentiated import logarithms
@@ -70,7 +71,7 @@ class Logarithmic(AbstractModel):
         self.scale = tuple(None if value is None else float(value) for value in scale)
         self.centre = tuple(float(value) for value in centre)
         self.input_size = model.input_size
-        _require_gaussian(emission, self._is_log, tuple(range(size)))
+        _require_logarithms(emission, self._is_log, tuple(range(size)))
 
     @property
     def core(self) -> AbstractModel:
@@ -122,16 +123,17 @@ class Logarithmic(AbstractModel):
         return (logarithms(x, is_log) - centre) / scale
 
 
-def _require_gaussian(distribution: Any, is_log: np.ndarray, places: tuple[int, ...]) -> None:
-    """Refuse logarithms that are not Gaussian: the mean of their exponential is not known."""
+def _require_logarithms(distribution: Any, is_log: np.ndarray, places: tuple[int, ...]) -> None:
+    """Refuse logarithms of other families: the mean of their exponential is not known."""
     if isinstance(distribution, Joint):
         for part, own in zip(distribution.parts, distribution.places, strict=True):
-            _require_gaussian(part, is_log[np.array(own)], tuple(places[i] for i in own))
+            _require_logarithms(part, is_log[np.array(own)], tuple(places[i] for i in own))
         return
-    if is_log.any() and not isinstance(distribution, Normal | Gaussian):
+    if is_log.any() and not isinstance(distribution, Normal | Gaussian | StudentT):
         element = places[int(np.flatnonzero(is_log)[0])]
         raise TypeError(
             f"`scale[{element}]` is of an element with a `{type(distribution).__name__}`"
-            " distribution, but only a logarithm that is Gaussian has an exponential whose moments"
-            " are known. Give None, so that the element is predicted as it is."
+            " distribution, but only a logarithm that is Gaussian or Student's t has an exponential"
+            " whose moments are known, or stood in for. Give None, so that the element is predicted"
+            " as it is."
         )

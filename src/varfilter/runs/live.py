@@ -123,6 +123,9 @@ class LiveFilter:
                         continue
                     self.refused = True
                     return
+                for note in self._reader.notes:
+                    self.report(f"Line {self.num_lines} of standard input: {note}")
+                self._reader.notes.clear()
                 yield from steps
         except KeyboardInterrupt:  # how people end a live stream: what came is kept
             self.interrupted = True

@@ -359,6 +359,8 @@ def data_record(dataset: Dataset) -> dict[str, Any]:
                 "low": family.low,
                 "high": family.high,
                 "transform": None if family.transform is None else vars(family.transform),
+                "freedom": family.freedom,
+                "group": family.group,
             }
             for family in dataset.families
         ],
@@ -384,6 +386,8 @@ def data_template(record: dict[str, Any]) -> Dataset:
             f["high"],
             # Records of before there were any have none.
             Transform(**f["transform"]) if f.get("transform") else None,
+            f.get("freedom"),
+            f.get("group"),
         )
         for f in record["families"]
     )

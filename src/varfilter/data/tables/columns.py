@@ -1,4 +1,4 @@
-"""One column of a table: numbers, times or text, and how it became so; and the kinds of numbers.
+"""One column of a table: numbers, times or text, and how it became so.
 
 Nothing here knows of files or of time grids.
 """
@@ -6,7 +6,7 @@ Nothing here knows of files or of time grids.
 import datetime as dt
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Literal
@@ -14,8 +14,6 @@ from typing import Any, Literal
 import numpy as np
 
 from varfilter._arguments import nearest
-from varfilter.data.dataset import Family, Scaling
-from varfilter.distributions import Bernoulli, DiscretizedNormal, Normal
 
 COMMA_NUMBER = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?([eE][+-]?\d+)?")
 # 1,234 may be a thousand; 0,125 and 12,5 may not.
@@ -94,10 +92,7 @@ def _date(match: re.Match[str], order: str) -> dt.datetime:
     return dt.datetime(year, month, day, hour, int(match[6] or 0), int(match[7] or 0), micro)
 
 
-KINDS = ("numeric", "binary", "count")
 MISSING = ("", "na", "n/a", "#n/a", "nan", "null", "none", "?", "-")
-# Enough values to infer a kind from, and so few levels of a count that rounding matters.
-FEWEST_VALUES, HIGHEST_COUNT = 20, 1000
 # All whole numbers up to here are 32-bit numbers.
 WHOLE = 2**24
 
@@ -107,12 +102,13 @@ class Column:
     """A column whose values all have one form.
 
     `number` (float64, NaN if missing), `bool` (the same, 0 and 1), `time` (datetime64[us], in
-    UTC where offsets are given, NaT if missing), `text` (str or None), or `other`. `notes`: what
-    had to be guessed to read it.
+    UTC where offsets are given, NaT if missing), `text` (str or None), `level` (float64, the number
+    of each text in a list of them, NaN if missing), or `other`. `notes`: what had to be guessed to
+    read it.
     """
 
     values: np.ndarray
-    form: Literal["number", "bool", "time", "text", "other"]
+    form: Literal["number", "bool", "time", "text", "level", "other"]
     notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
@@ -214,7 +210,7 @@ def groups(argument: str, name: str, column: Column) -> tuple[np.ndarray, tuple[
         )
     texts = column.values.astype(str) if column.form == "text" else column.values
     found, codes = np.unique(texts, return_inverse=True)
-    names = [_name(value) for value in found]
+    names = [name_of(value) for value in found]
     # "9" before "10", whether the file's reader took them for text or for numbers.
     values = [_number(text) for text in names]
     if any(value is None for value in values):
@@ -223,35 +219,6 @@ def groups(argument: str, name: str, column: Column) -> tuple[np.ndarray, tuple[
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
     return rank[codes], tuple(names[i] for i in order)
-
-
-def infer_kind(values: np.ndarray, form: str) -> str:
-    """The kind of a column, from its training rows alone.
-
-    Binary: booleans; or at least 20 zeros and ones, and both of them. Count: at least 20 whole
-    numbers from 0 to 1000 with more than two different ones. Numeric: all else.
-    """
-    present = values[~np.isnan(values)]
-    levels = np.unique(present)
-    if form == "bool":
-        return "binary"
-    if present.size < FEWEST_VALUES or levels.size < 2 or np.any(levels != np.round(levels)):
-        return "numeric"
-    if levels[0] < 0 or levels[-1] > HIGHEST_COUNT:
-        return "numeric"
-    if levels.size == 2:
-        return "binary" if np.array_equal(levels, [0.0, 1.0]) else "numeric"
-    return "count"
-
-
-def unfit(kind: str, values: np.ndarray) -> np.ndarray:
-    """The places of values that a column of this kind cannot have."""
-    if kind == "binary":
-        return np.flatnonzero(~(np.isnan(values) | (values == 0) | (values == 1)))
-    if kind == "count":
-        fits = (values >= 0) & (values == np.round(values)) & (values <= WHOLE)
-        return np.flatnonzero(~(np.isnan(values) | fits))
-    return np.zeros(0, np.int64)
 
 
 def require_resolved(name: str, kind: str, training: np.ndarray) -> None:
@@ -268,34 +235,11 @@ def require_resolved(name: str, kind: str, training: np.ndarray) -> None:
             f" {float(np.float32(present[0])):.17g}. Subtract {present[0]:.17g} from it first, or"
             " leave it out by naming the others in `columns`."
         )
-    if kind != "binary" and not constant and coarse > 0.01 * spread:
+    if kind not in ("binary", "categorical") and not constant and coarse > 0.01 * spread:
         raise ValueError(
             f"Column `{name}` varies by only {spread:.3g} around {centre:.10g}; 32-bit numbers"
             f" there are {coarse:.3g} apart. Subtract {centre:.10g} from it first."
         )
-
-
-def scaling_of(
-    kinds: Mapping[str, str], training: np.ndarray, motions: Mapping[str, str]
-) -> Scaling:
-    """Standardising by column; what is binary stays 0 and 1.
-
-    A column that is told by its logarithm is only divided: 0 must stay 0.
-    """
-    fitted = Scaling.standardizing(training, axis=0)
-    binary = np.array([kind == "binary" for kind in kinds.values()])
-    logs = np.array([motions.get(name, "").startswith("log") for name in kinds])
-    offset = np.where(binary | logs, 0.0, fitted.offset)
-    return Scaling(offset, np.where(binary, 1.0, fitted.scale))
-
-
-def family_of(kind: str, offset: float, scale: float) -> Family:
-    """The distribution of a scaled column; the levels of a count are 1 / scale apart."""
-    if kind == "binary":
-        return Family(Bernoulli)
-    if kind == "count":
-        return Family(DiscretizedNormal, width=1.0 / scale, low=-offset / scale)
-    return Family(Normal)
 
 
 def unknown(argument: str, name: str, known: Iterable[str]) -> ValueError:
@@ -381,7 +325,8 @@ def _utc(stamp: dt.datetime) -> dt.datetime:
     return stamp if stamp.tzinfo is None else stamp.astimezone(dt.UTC).replace(tzinfo=None)
 
 
-def _name(value: Any) -> str:
+def name_of(value: Any) -> str:
+    """A value as a name: a whole number without its point."""
     if isinstance(value, np.floating) and float(value).is_integer():
         return str(int(value))
     return str(value)

@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from varfilter.data.tables.columns import MISSING, column_of, unfit
+from varfilter.data.tables.columns import MISSING, column_of
 from varfilter.data.tables.grid import places
+from varfilter.data.tables.kinds import REAL, unfit, what_fits
+from varfilter.data.tables.levels import codes_of, names_of, spread_out, unseen_note
 from varfilter.data.tables.schema import LONGEST_NEW, TableSchema
 
 LARGEST = float(np.finfo(np.float32).max)
@@ -61,6 +63,8 @@ class TableLines:
       have the known inputs of the line before; one that is no step after the line before it is
       bad. Where each row is a step, so is each line.
     - A line without one of the known inputs is bad.
+    - A text that is no level of its column is missing; `notes` are of those that were met since it
+      was last emptied, each text once.
     - The column that names the sequence, or `sequence` where the table has none, tells streams
       apart; without it all lines are one.
     """
@@ -68,6 +72,8 @@ class TableLines:
     def __init__(self, schema: TableSchema):
         self.schema = schema
         self.sequences: dict[str | int, LineSequence] = {}
+        self.notes: list[str] = []
+        self._unseen: set[tuple[str, str]] = set()
         self._step = schema.distance
         self._sequence = schema.sequence or "sequence"
 
@@ -102,7 +108,12 @@ class TableLines:
                 f"has none of the columns {', '.join(columns[:6])}; it has"
                 f" {', '.join(map(repr, others[:6]))}."
             )
-        row = [_number(name, kind, found.get(name)) for name, kind in self.schema.kinds.items()]
+        row = [
+            self._level(name, found.get(name))
+            if name in self.schema.levels
+            else _number(name, kind, found.get(name))
+            for name, kind in self.schema.kinds.items()
+        ]
         known = [_number(name, None, found.get(name)) for name in inputs.columns]
         if missing := [name for name, v in zip(inputs.columns, known, strict=True) if v != v]:
             raise ValueError(f"lacks the known input {missing[0]!r}, which every line must have.")
@@ -110,7 +121,22 @@ class TableLines:
         place, stamp = self._place(sequence, found)
         self.sequences.setdefault(sequence.name, sequence)
         scaled = inputs.scaled(np.array([known]))[0]
-        return Line(sequence, place, stamp, np.array(row, np.float32), scaled)
+        counts = [len(self.schema.levels.get(name, ())) for name in columns]
+        elements = spread_out(np.array([row], np.float32), counts)[0]
+        return Line(sequence, place, stamp, elements, scaled)
+
+    def _level(self, name: str, value: Any) -> float:
+        """The number of a level, NaN where it is missing, or none of those of the training rows."""
+        if isinstance(value, list | dict):
+            raise ValueError(
+                f"has {_shown(json.dumps(value))} in column `{name}`, where text or null must be."
+            )
+        codes, unseen = codes_of(names_of(column_of([value])), self.schema.levels[name])
+        for text in unseen:
+            if (name, text) not in self._unseen:
+                self._unseen.add((name, text))
+                self.notes.append(unseen_note(name, [text]))
+        return float(codes[0])
 
     def _input(self, sequence: LineSequence, before: float | int | None) -> np.ndarray | None:
         """The known inputs of the last step; `before` is the stamp of the one before it."""
@@ -189,15 +215,14 @@ def _number(name: str, kind: str | None, value: Any) -> float:
         number = math.nan if isinstance(value, list | dict) else float(value)
     except (TypeError, ValueError, OverflowError):
         number = math.inf
-    if kind == "numeric" and math.isfinite(number):
+    if kind in REAL and math.isfinite(number):
         number = max(-LARGEST, min(number, LARGEST))
     if isinstance(value, list | dict) or not (math.isnan(number) or abs(number) <= LARGEST):
         raise ValueError(
             f"has {_shown(json.dumps(value))} in column `{name}`, where a number or null must be."
         )
-    if kind is not None and unfit(kind, np.array([number])).size:
-        what = "0 and 1" if kind == "binary" else "whole numbers from 0 on"
-        raise ValueError(f"has {number:g} in column `{name}`, a {kind} one, of {what}.")
+    if kind not in (None, *REAL) and unfit(kind, np.array([number])).size:
+        raise ValueError(f"has {number:g} in column `{name}`, a {kind} one, of {what_fits(kind)}.")
     return number
 
 

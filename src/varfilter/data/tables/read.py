@@ -9,17 +9,20 @@ import numpy as np
 
 from varfilter.data.dataset import SPLITS, Dataset, Family, Scaling
 from varfilter.data.ragged import Ragged
-from varfilter.data.tables.columns import (
-    KINDS,
-    family_of,
-    infer_kind,
-    require_resolved,
-    scaling_of,
-    unknown,
-)
+from varfilter.data.tables.columns import require_resolved, unknown
 from varfilter.data.tables.files import Columns, read_columns
 from varfilter.data.tables.grid import usual_step
 from varfilter.data.tables.inputs import KnownInputs, require_calendar, usual_periods
+from varfilter.data.tables.kinds import (
+    KINDS,
+    MOTIONS_OF,
+    Kind,
+    family_of,
+    infer_kind,
+    kind_notes,
+    refined_kind,
+    scaling_of,
+)
 from varfilter.data.tables.layout import (
     Layout,
     Part,
@@ -35,6 +38,7 @@ from varfilter.data.tables.layout import (
     splits_sequences,
     widened,
 )
+from varfilter.data.tables.levels import Levels, coded, levels_of, recoded, unseen_note
 from varfilter.data.tables.motion import (
     MOTIONS,
     Motion,
@@ -90,16 +94,22 @@ def read_table(
       with the step found more than one row in a hundred were lost to another at the same point.
     - `sequence`: the column that tells sequences apart. None: the only one named sequence,
       series, run, episode, trial or session, or so with `_id`; False, or none: all rows are one.
-    - `columns`: to observe, in this order. None: all that hold numbers; `schema.left_out` says
-      why each of the others does not.
+    - `columns`: to observe, in this order. None: all that hold numbers, or text of a few levels;
+      `schema.left_out` says why each of the others does not.
     - `inputs`: columns that are known beforehand, such as controls and plans: conditioned on, not
       observed, and never missing. A step of the grid without a row has those of the row before.
     - `calendar`: of day, week and year, those whose time is a known input. None: those that a
       training sequence goes through twice, in four steps or more; False: none.
     - `long`: the columns of (variable, value), if each row is one reading; variables are sorted.
-    - `kinds`: `numeric`, `binary` or `count` by column. Not given: booleans, or at least
-      20 zeros and ones and both, are binary; at least 20 whole numbers from 0 to 1000, three
-      or more of them different, are counts; all else is numeric.
+    - `kinds`, by column: `numeric`, a Gaussian; `heavy`, Student's t; `zeros`, zero or positive;
+      `bounded`, a Gaussian that is held at its bounds; `binary`; `count`, whole numbers of a
+      Gaussian; `events`, whole numbers of a negative binomial; `categorical`, one of several levels
+      of text. Not given: booleans, or at least 20 zeros and ones and both, are binary; at least
+      20 whole numbers from 0 to 1000, three or more of them different, are counts; text of up to 32
+      levels, with five training rows for each, is categorical; all other numbers are numeric; and
+      where the training rows show it, a count is one of events, and a numeric column has another
+      family (`data/tables/kinds.py` has the rule).
+      A level that no training row has is missing.
       Or how a column is told to the model: `level`, as it is; `change`, by its change since the
       step before; `log` and `log-change`, by its logarithm, or by the change of that. Not given: a
       column that does not come back to a mean is told by its change, and by the change of its
@@ -134,6 +144,8 @@ def read_table(
     if clock.column is not None and step is None:
         require_distinct(found, layout)
     wide = widened(found, layout)
+    categorical = [n for n, words in (kinds or {}).items() if "categorical" in str(words).split()]
+    wide, texts = coded(wide, categorical, (*layout.reserved, *inputs))
     known = known_columns(wide, layout, inputs)
     values, left_out = chosen(wide, layout, columns, inputs)
     left_out |= dict.fromkeys(_beside(found, layout), "not part of the long table")
@@ -145,8 +157,13 @@ def read_table(
 
     rows, names, empty = _observed(rows, tuple(values), training, named=columns is not None)
     left_out |= empty
+    rows, names, levels, told = _with_levels(
+        rows, names, texts, training, categorical, named=columns is not None
+    )
+    left_out |= {name: each.refused for name, each in levels.items() if each.refused}
+    levels = {name: each.names for name, each in levels.items() if each.names}
     given_kinds, given_motions = _given(dict(kinds or {}), names, left_out)
-    kinds_of = _kinds(rows, names, training, given_kinds)
+    kinds_of = _kinds(rows, names, training, given_kinds, given_motions)
     for name, column in zip(names, rows.values.T, strict=True):
         require_resolved(name, kinds_of[name], column[training])
 
@@ -166,11 +183,29 @@ def read_table(
     motions = _motions(kinds_of, steps["train"], given_motions, goes_on=goes_on)
     _require_positive(rows, names, motions, given_motions)
     words = {name: motion.word for name, motion in motions.items() if motion.word != "level"}
+    refined = _refined(kinds_of, words, split_rows["train"], given_kinds)
+    kinds_of = {name: kind.word for name, kind in refined.items()}
+    for name, column in zip(names, rows.values.T, strict=True):
+        require_kind(name, kinds_of[name], column, rows, given=name in given_kinds)
     schema = TableSchema(
-        kinds_of, layout, clock.seconds(grid_step), left_out, num_merged, known_inputs, words
+        kinds_of,
+        layout,
+        clock.seconds(grid_step),
+        left_out,
+        num_merged,
+        known_inputs,
+        words,
+        levels,
+        {name: kind.reason for name, kind in refined.items() if kind.reason},
     )
     scaling = scaling_of(kinds_of, split_rows["train"].values, words)
     families = _families(kinds_of, words, scaling, split_rows["train"])
+    counts = schema.num_elements
+    families = tuple(
+        family for family, count in zip(families, counts, strict=True) for _ in range(count)
+    )
+    scaling = Scaling(np.repeat(scaling.offset, counts), np.repeat(scaling.scale, counts))
+    split_rows = {name: schema.spread_out(each) for name, each in split_rows.items()}
     return Dataset(
         name=Path(source).name.split(".")[0] if isinstance(source, str | Path) else "table",
         train=split_rows["train"],
@@ -179,7 +214,7 @@ def read_table(
         family=families,
         scaling=scaling,
         names={s: tuple(rows.names[i] for i, _, _ in parts[s]) for s in SPLITS if rows.names},
-        columns=names,
+        columns=schema.elements,
         medium="table",
         schema=schema,
         times={name: steps[name].times for name in SPLITS},
@@ -192,7 +227,7 @@ def read_table(
             by_sequence=splits_sequences(rows, split),
             chosen_calendar=calendar is not None,
         )
-        + tuple(motion_notes(motions)),
+        + tuple([*motion_notes(motions), *kind_notes(refined), *told]),
         input_names=known_inputs.names,
         inputs={name: steps[name].us for name in SPLITS} if known_inputs.names else {},
     )
@@ -274,8 +309,6 @@ def _given(
                     f" {', '.join(MOTIONS)}, or one of each; got {text!r}."
                 )
             found[name] = word
-        if motions.get(name, "").startswith("log"):
-            kinds.setdefault(name, "numeric")  # whole numbers have logarithms too
     return kinds, motions
 
 
@@ -286,15 +319,11 @@ def _motions(
     found: dict[str, Motion] = {}
     for i, (name, kind) in enumerate(kinds.items()):
         word = given.get(name)
-        if word not in (None, "level") and kind == "binary":
+        if word not in (None, "level", *MOTIONS_OF.get(kind, ())):
+            others = [other for other in ("numeric", "heavy") if word in MOTIONS_OF[other]]
             raise ValueError(
-                f"`kinds[{name!r}]` is {word!r}, but the column is binary, of 0 and 1: it has no"
-                " changes to predict. Leave it out, or give 'numeric' with it."
-            )
-        if word in ("log", "log-change") and kind == "count":
-            raise ValueError(
-                f"`kinds[{name!r}]` is {word!r}, but the column is a count, whose levels have"
-                f" probabilities: their logarithms have no bins. Give 'numeric {word}' or 'change'."
+                f"`kinds[{name!r}]` is {word!r}, but the column is {kind}, {KINDS[kind]}, which has"
+                f" none. Leave it out, or give '{others[0]} {word}'."
             )
         if word is None:
             sequences = [rows[:, i] for rows in training.rows]
@@ -328,9 +357,10 @@ def _families(
     found = []
     for i, (name, kind) in enumerate(kinds.items()):
         offset, scale = float(offsets[i]), float(scales[i])
-        family = family_of(kind, offset, scale)
+        sequences = [np.asarray(rows[:, i], np.float64) for rows in training]
+        family = family_of(name, kind, words.get(name, "level"), offset, scale, sequences)
         if name in words:
-            sequences = [(np.asarray(rows[:, i], np.float64) - offset) / scale for rows in training]
+            sequences = [(values - offset) / scale for values in sequences]
             largest = max(float(np.nanmax(np.abs(training.values[:, i]))), abs(offset))
             finest = float(np.spacing(np.float32(largest))) / scale
             family = replace(family, transform=transform_of(words[name], sequences, finest))
@@ -339,14 +369,79 @@ def _families(
 
 
 def _kinds(
-    rows: Rows, names: tuple[str, ...], training: np.ndarray, given: dict[str, str]
+    rows: Rows,
+    names: tuple[str, ...],
+    training: np.ndarray,
+    given: dict[str, str],
+    motions: dict[str, str],
 ) -> dict[str, str]:
     """The kind of each column: as given, or from the training rows; all rows must agree."""
     kinds: dict[str, str] = {}
     for name, form, column in zip(names, rows.forms, rows.values.T, strict=True):
+        if form == "level" and given.get(name) not in (None, "categorical"):
+            raise ValueError(
+                f"`kinds[{name!r}]` is {given[name]!r}, but the column holds text. Give"
+                " 'categorical', or leave it out."
+            )
         kinds[name] = given.get(name) or infer_kind(column[training], form)
+        if motions.get(name, "").startswith("log") and name not in given and form == "number":
+            kinds[name] = "numeric"  # whole numbers have logarithms too
         require_kind(name, kinds[name], column, rows, given=name in given)
     return kinds
+
+
+def _refined(
+    kinds: dict[str, str], words: dict[str, str], training: Ragged, given: dict[str, str]
+) -> dict[str, Kind]:
+    """The kind of each column by the family that the training rows show, unless it was given."""
+    found: dict[str, Kind] = {}
+    for i, (name, kind) in enumerate(kinds.items()):
+        found[name] = Kind(kind)
+        if name not in given:
+            sequences = [rows[:, i] for rows in training]
+            found[name] = refined_kind(kind, words.get(name, "level"), sequences)
+    return found
+
+
+def _with_levels(
+    rows: Rows,
+    names: tuple[str, ...],
+    texts: dict[str, tuple[str, ...]],
+    training: np.ndarray,
+    categorical: Sequence[str],
+    *,
+    named: bool,
+) -> tuple[Rows, tuple[str, ...], dict[str, Levels], list[str]]:
+    """The rows with the levels of the training rows alone; those levels; what is said of them.
+
+    Columns of text that have none to predict are no longer among them.
+    """
+    levels: dict[str, Levels] = {}
+    notes: list[str] = []
+    values = rows.values.copy() if texts else rows.values
+    for i, name in enumerate(names):
+        if name not in texts:
+            continue
+        codes, given = values[:, i].copy(), name in categorical
+        levels[name] = levels_of(codes[training], texts[name], is_given=given)
+        if levels[name].refused and (named or given):
+            raise ValueError(
+                f"Column {name!r} holds {levels[name].refused}. "
+                + ("Leave it out of `kinds`." if given else "Leave it out of `columns`, or give")
+                + ("" if given else f" `kinds={{{name!r}: 'categorical'}}`.")
+            )
+        values[:, i] = recoded(codes, texts[name], levels[name].names)
+        lost = codes[np.isnan(values[:, i]) & ~np.isnan(codes)].astype(np.int64)
+        if lost.size and not levels[name].refused:
+            unseen = [texts[name][code] for code in np.unique(lost)]
+            notes.append(unseen_note(name, unseen, lost.size))
+    kept = [i for i, name in enumerate(names) if not levels.get(name, Levels()).refused]
+    if not kept:
+        reasons = "; ".join(f"{name}: {each.refused}" for name, each in list(levels.items())[:6])
+        raise ValueError(f"`source` has no column of numbers to observe ({reasons}).")
+    forms = tuple(rows.forms[i] for i in kept)
+    rows = replace(rows, values=values[:, kept], forms=forms)
+    return rows, tuple(names[i] for i in kept), levels, notes
 
 
 def _usual_step(runs: list[np.ndarray], layout: Layout) -> float | int:

@@ -9,10 +9,11 @@ import numpy as np
 
 from varfilter._text import count
 from varfilter.data.ragged import Ragged
-from varfilter.data.tables.columns import unfit, within_floats
+from varfilter.data.tables.columns import Column, within_floats
 from varfilter.data.tables.files import SEQUENCE_AXIS, Columns, read_columns
 from varfilter.data.tables.grid import Clock, on_grid, overwritten, places, require_dense
 from varfilter.data.tables.inputs import KnownInputs, Plan, held
+from varfilter.data.tables.kinds import REAL, unfit, what_fits
 from varfilter.data.tables.layout import (
     Layout,
     Part,
@@ -24,6 +25,7 @@ from varfilter.data.tables.layout import (
     sequences_of,
     widened,
 )
+from varfilter.data.tables.levels import codes_of, names_of, spread_out, unseen_note
 
 # Rows of a new table, gaps included, that are never too many.
 LONGEST_NEW = 1_000_000
@@ -52,13 +54,16 @@ class Readings(NamedTuple):
 class TableSchema:
     """The columns of a table and its layout in time.
 
-    - `kinds`: numeric, binary or count, by column, in the order of the observations.
+    - `kinds`: numeric, binary, count, ..., by column, in the order of the observations.
     - `layout`: which columns hold the time and the sequences.
     - `step`: the distance of two rows in time, in seconds between dates; None: rows are steps.
     - `inputs`: what is known of each step before it comes.
     - `left_out`: why a column of the first table is no observation, by column.
     - `motions`: change, log or log-change, of the columns that a model is not told as they are.
     - `num_merged`: rows of the first table that lost a value to a later one at the same step.
+    - `levels`: of the categorical columns. Each level is an element of the observations, which is
+      1 where the column has it; any other text is missing.
+    - `reasons`: what in the training rows a kind was chosen for, by column.
     """
 
     kinds: dict[str, str]
@@ -68,11 +73,36 @@ class TableSchema:
     num_merged: int = 0
     inputs: KnownInputs = field(default_factory=KnownInputs)
     motions: dict[str, str] = field(default_factory=dict)
+    levels: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that are observed, in order."""
         return tuple(self.kinds)
+
+    @property
+    def num_elements(self) -> list[int]:
+        """How many elements of an observation each column has: one, or one for each level."""
+        return [len(self.levels[name]) if name in self.levels else 1 for name in self.kinds]
+
+    @property
+    def elements(self) -> tuple[str, ...]:
+        """The names of the elements of an observation: of a column, or COLUMN=LEVEL."""
+        return tuple(
+            element
+            for name in self.kinds
+            for element in (
+                [f"{name}={level}" for level in self.levels[name]] if name in self.levels else [name]
+            )
+        )
+
+    def spread_out(self, rows: Ragged) -> Ragged:
+        """Rows with a number for each column, as rows of elements."""
+        if not self.levels:
+            return rows
+        counts = [len(self.levels.get(name, ())) for name in self.kinds]
+        return Ragged(spread_out(rows.values, counts), rows.lengths)
 
     @property
     def time(self) -> str | None:
@@ -101,14 +131,16 @@ class TableSchema:
                 f"`source` lacks the columns {listed}, which the first table had. Give them all;"
                 " values that are missing may be left empty."
             )
-        numeric = [name for name, kind in self.kinds.items() if kind == "numeric"]
-        columns = columns | {name: within_floats(columns[name]) for name in numeric}
+        real = [name for name, kind in self.kinds.items() if kind in REAL]
+        columns = columns | {name: within_floats(columns[name]) for name in real}
+        columns = columns | {name: self._coded(name, columns[name]) for name in self.levels}
         values, _ = chosen(columns, layout, self.columns)
         known = known_columns(columns, layout, tuple(self.inputs.columns))
         both = arranged(columns, layout, values | known)
         rows, known_rows = both.taking(slice(len(values))), both.taking(slice(len(values), None))
         for (name, kind), column in zip(self.kinds.items(), rows.values.T, strict=True):
-            require_kind(name, kind, column, rows, given=True)
+            if kind not in REAL:  # an absurd number is the filter's to judge
+                require_kind(name, kind, column, rows, given=True)
         require_known(known_rows, tuple(known), layout.clock)
         parts = {"all": sequences_of(rows)}
         points = grid_points(rows, self.distance, parts, is_by_rows=self.inputs.is_by_rows)
@@ -116,7 +148,15 @@ class TableSchema:
             # The step is known to be right: a few rows may well lie far apart.
             require_dense_grid(rows, layout.clock, points, at_least=LONGEST_NEW)
         found = gridded(rows, known_rows.values, layout.clock, self.distance, points, self.inputs)
-        return Readings(*found["all"], rows.names)
+        steps = found["all"]
+        return Readings(self.spread_out(steps.rows), steps.times, steps.us, rows.names)
+
+    def _coded(self, name: str, column: Column) -> Column:
+        """A column of text as the numbers of its levels; others are missing, which is a warning."""
+        codes, unseen = codes_of(names_of(column), self.levels[name])
+        if unseen:
+            warnings.warn(unseen_note(name, unseen), stacklevel=4)
+        return Column(codes, "level", column.notes)
 
     @property
     def distance(self) -> float | int:
@@ -201,6 +241,7 @@ class TableSchema:
         return {
             "kinds": self.kinds,
             "motions": self.motions,
+            "levels": {name: list(levels) for name, levels in self.levels.items()},
             "time": self.layout.clock.column,
             "is_date": self.layout.clock.is_date,
             "sequence": self.layout.sequence,
@@ -218,7 +259,10 @@ class TableSchema:
         inputs = KnownInputs.from_json(known.get("inputs"))
         # Records of before there were motions have every column as it is.
         motions = known.get("motions", {})
-        return TableSchema(known["kinds"], layout, known["step"], inputs=inputs, motions=motions)
+        levels = {name: tuple(found) for name, found in known.get("levels", {}).items()}
+        return TableSchema(
+            known["kinds"], layout, known["step"], inputs=inputs, motions=motions, levels=levels
+        )
 
 
 def _read(source: Any, as_text: tuple[str, ...]) -> Columns:
@@ -233,10 +277,10 @@ def require_kind(name: str, kind: str, column: np.ndarray, rows: Rows, *, given:
     """Refuse a value that a column of this kind cannot have, with the row it stands in."""
     bad = unfit(kind, column)
     if bad.size:
-        what = "0 and 1" if kind == "binary" else "whole numbers from 0 to 16777216"
         fix = "Correct it" if given else f"Give `kinds={{{name!r}: 'numeric'}}`"
         raise ValueError(
-            f"Column `{name}` is a {kind} one, of {what}{'' if given else ' (as trained on)'},"
+            f"Column `{name}` is a {kind} one, of {what_fits(kind)}"
+            f"{'' if given else ' (as trained on)'},"
             f" but has {column[bad[0]]:g}{rows.at(int(bad[0]))}. {fix}."
         )
 
@@ -332,6 +376,11 @@ def notes_of(
     notes.append(f"Split by {'whole sequences' if by_sequence else 'time, each sequence'}.")
     for kind in dict.fromkeys(kinds.values()):
         notes.append(f"Columns taken as {kind}: {_listed(n for n in kinds if kinds[n] == kind)}.")
+    notes += [
+        f"Column {_quoted(name)} has {count(len(levels), 'level')}: {_listed(levels)}. Any other"
+        " is missing."
+        for name, levels in schema.levels.items()
+    ]
     notes += [
         f"Column {_quoted(name)} is left out: {why}." for name, why in schema.left_out.items()
     ]
