@@ -6,7 +6,7 @@ HOURS = np.datetime64("2024-03-01T00:00", "us") + np.arange(60) * np.timedelta64
 
 
 def plant(num_rows=60):
-    """A small plant's log: a text column, missing places, a flag and a count."""
+    """A small plant's log: free text, missing places, a flag and a count."""
     rng = np.random.default_rng(1)
     warm = np.round(rng.normal(20.0, 5.0, num_rows), 3)
     warm[[3, 7]] = np.nan
@@ -16,7 +16,7 @@ def plant(num_rows=60):
         "flow": rng.normal(size=num_rows).astype(np.float32).astype(np.float64),
         "valve": (rng.random(num_rows) < 0.4).astype(np.int64),
         "faults": rng.poisson(2.0, num_rows),
-        "remark": [["ok", "check", None][i % 3] for i in range(num_rows)],
+        "remark": [["ok", f"check {i}", None][i % 3] for i in range(num_rows)],
     }
 
 

@@ -184,7 +184,7 @@ def test_a_family_that_is_no_columns_is_refused():
     with pytest.raises(ValueError, match="one for each element of a row"):
         HEAD(6, (5,), key=jax.random.key(0))
     gaussian = SimpleNamespace(distribution=vf.Gaussian, width=None, low=None, high=None)
-    with pytest.raises(ValueError, match="must be one of Normal, Bernoulli"):
+    with pytest.raises(ValueError, match="must be one of Normal, DiscretizedNormal"):
         ColumnHead(6, (1,), families=(gaussian,), key=jax.random.key(0))
     with pytest.raises(ValueError, match="width` is None"):
         ColumnHead(6, (1,), families=(Family(vf.DiscretizedNormal),), key=jax.random.key(0))

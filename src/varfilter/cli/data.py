@@ -221,15 +221,20 @@ class Check(ReadCommand):
 
     A set that has a name is compared with what it must hold; the exit code is 1 if it is
     something else. For your own files and folders there is nothing to compare with;
-    the exit code is 1 if they hold no whole step. Of a table, it says how it was read.
+    the exit code is 1 if they hold no whole step. Of a table, it says how it was read, which family
+    of distributions each column has, and why; with --out, it draws how well they fit.
 
     examples:
       varfilter data check jsb
       varfilter data check timit --at /media/TIMIT
       varfilter data check readings.csv --sequence machine --time when
       varfilter data check readings.csv --columns warm cold --kinds cold=count
+      varfilter data check readings.csv --out fit.png
       varfilter data check recordings --rate 8000 --json
     """
+
+    out: Annotated[Path | None, tyro.conf.arg(metavar="PNG")] = None
+    """Draw the training values of each column of a table against its family (.png, .pdf, ...)."""
 
     json: bool = False
     """Print one JSON object instead of a table."""
@@ -240,12 +245,16 @@ class Check(ReadCommand):
             from varfilter.data.sets.checks import describe, without_steps
             from varfilter.media import load, medium_of
 
+            if self.out is not None:
+                require_place(self.out, FORMATS)
             source = self.meant()
             dataset = load(source)
             medium = medium_of(dataset)
             judgement = _judged(source, dataset)
             problems = without_steps(dataset)
             numbers = describe(dataset, by_split=partial(medium.numbers, dataset))
+            for name, kind in medium.column_kinds(dataset).items():
+                numbers["columns"][name] = {**kind, **numbers["columns"][name]}
             numbers |= {"medium": medium.name, "notes": list(dataset.notes), "problems": problems}
             if self.json:
                 numbers["is_good"] = judgement.is_good if judgement else None
@@ -255,6 +264,9 @@ class Check(ReadCommand):
             else:
                 _print_numbers(numbers, medium.ones)
                 _print_judgement(judgement)
+            if self.out is not None:
+                _save(medium.draw_fit(dataset), self.out)
+                tell(self.out.resolve())
             return 1 if problems or (judgement and not judgement.is_good) else 0
         return refused.code
 
@@ -288,13 +300,17 @@ class Show(ReadCommand):
             require_place(self.out, FORMATS)
             dataset = load(self.meant())
             tell(*dataset.notes)
-            figure = picture(dataset, split=self.split, seed=self.seed)
-            try:
-                figure.savefig(self.out)
-            except OSError as error:
-                raise cannot_write(self.out, str(error.strerror or error)) from None
+            _save(picture(dataset, split=self.split, seed=self.seed), self.out)
             say(self.out.resolve())
         return refused.code
+
+
+def _save(figure: Any, path: Path) -> None:
+    """Write a figure, in the format of the path's ending."""
+    try:
+        figure.savefig(path)
+    except OSError as error:
+        raise cannot_write(path, str(error.strerror or error)) from None
 
 
 def _media_options(words: Sequence[str]) -> list[Section]:
@@ -368,10 +384,13 @@ def _print_numbers(numbers: dict[str, Any], ones: str) -> None:
     rows = [[what, *(_short(column.get(what)) for column in columns)] for what in columns[0]]
     _print_table(["", *numbers["splits"]], rows)
     if "columns" in numbers:
+        has_kinds = any("kind" in column for column in numbers["columns"].values())
+        shown = ["kind" if has_kinds else "family", "lowest", "highest", "mean", "missing"]
         cells = [
-            [name, *map(_short, column.values())] for name, column in numbers["columns"].items()
+            [name, *(_short(column.get(what)) for what in shown)]
+            for name, column in numbers["columns"].items()
         ]
-        _print_table(["column (train)", "family", "lowest", "highest", "mean", "missing"], cells)
+        _print_table(["column (train)", *shown], cells)
     else:
         say(f"family: {', '.join(numbers['family'])}")
     if numbers["rate"]:

@@ -1,4 +1,4 @@
-"""The negative binomial: counts of events, rare ones among them, with as long a tail as they have."""
+"""The negative binomial: counts of events, with as long a tail as they have."""
 
 from typing import ClassVar
 

@@ -98,9 +98,7 @@ class Rectified(AbstractDistribution):
         location, log_var = move.mean(self.location), move.log_var(self.log_var)
         return Rectified(location, log_var, self.low, self.high)
 
-    def bounded(
-        self, low: tuple[float | None, ...], high: tuple[float | None, ...]
-    ) -> "Rectified":
+    def bounded(self, low: tuple[float | None, ...], high: tuple[float | None, ...]) -> "Rectified":
         """The same with the bounds that are given, one or None an element."""
         lows, highs = (
             tuple(own if value is None else value for own, value in zip(each, given, strict=True))
@@ -132,7 +130,14 @@ class Rectified(AbstractDistribution):
     def _moments(self) -> tuple[Any, Any]:
         """E[x] and Var[x], from what lies between the bounds and beyond them."""
         std = jnp.exp(0.5 * self.log_var)
-        lows, highs = (jnp.asarray(bounds, std.dtype) for bounds in self._bounds)
+        lows, highs = (
+            jnp.where(
+                np.isfinite(bounds),
+                jnp.asarray(np.where(np.isfinite(bounds), bounds, 0.0), std.dtype),
+                self.location + sign * FURTHEST * std,  # as good as none, and it has a gradient
+            )
+            for bounds, sign in zip(self._bounds, (-1.0, 1.0), strict=True)
+        )
         # Further outside it makes no difference, but for differences of large numbers.
         m = jnp.clip(self.location, lows - FURTHEST * std, highs + FURTHEST * std)
         alpha, beta = (jnp.clip((end - m) / std, -FURTHEST, FURTHEST) for end in (lows, highs))

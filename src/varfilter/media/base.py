@@ -236,6 +236,10 @@ class AbstractMedium(ABC):
         """Numbers that matter for this medium alone, of the sequences of a split."""
         return {}
 
+    def column_kinds(self, dataset: Dataset) -> dict[str, dict[str, str]]:
+        """What each column was taken for, and why, by the names of its elements."""
+        return {}
+
     def spread_of(self, num_particles: int) -> float:
         """How much wider a prior is than it was learned, where there are so many trajectories.
 
@@ -330,6 +334,13 @@ class AbstractMedium(ABC):
 
         is_small = dataset.num_elements // dataset.rows_per_step <= datasets.MOST_PANELS
         return (datasets.lines if is_small else datasets.heat_maps)(page, dataset, shown)
+
+    def draw_fit(self, dataset: Dataset) -> Figure:
+        """Draw how well the families of the columns fit; only tables have such."""
+        raise ValueError(
+            f"`out` is given, but {dataset.name!r} holds {self.plural}: only the columns of a table"
+            " have families that were chosen. Leave it out."
+        )
 
     def inspected(self, sequence: Any) -> Any:
         """The part of an inspected sequence that is drawn: all of it."""

@@ -1,11 +1,11 @@
 """The columns of a table as cells of a row: a number, or one of several levels.
 
-A categorical column has an element of the observation for each level; in a row it is one cell again,
-with the name of its level.
+A categorical column has an element of the observation for each level; in a row it is one cell
+again, with the name of its level.
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,12 +28,19 @@ class Cell(NamedTuple):
         """Where its elements stand."""
         return slice(self.first, self.first + max(len(self.levels), 1))
 
-    def value(self, elements: np.ndarray) -> float | str | None:
+    def value(self, elements: np.ndarray) -> Any:
         """What the column has in a row of elements: a number or a level; None if it is missing."""
         if not self.levels:
             return elements[self.first]
         own = elements[self.elements]
         return None if np.isnan(own).any() else self.levels[int(np.argmax(own))]
+
+    def numbers(self, rows: np.ndarray) -> np.ndarray:
+        """The column of many rows of elements, a level as its number, NaN where it is missing."""
+        own = np.asarray(rows[:, self.elements], np.float64)
+        if not self.levels:
+            return own[:, 0]
+        return np.where(np.isnan(own).any(axis=1), np.nan, np.argmax(own, axis=1))
 
     def predicted_names(self, parts: Mapping[str, np.ndarray]) -> list[str]:
         """What is said of a prediction, each with the column's name in front.

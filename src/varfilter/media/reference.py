@@ -1,11 +1,13 @@
 """The score of a naive predictor, in the units of a model's: what a model must beat."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 
 from varfilter.data.dataset import Dataset, Family
+from varfilter.distributions import ZeroInflated
 
 # No probability is less: a level that the naive predictor rules out costs 700 nats, not infinity.
 SMALLEST = 1e-304
@@ -46,18 +48,61 @@ def last_value_reference(dataset: Dataset, split: str) -> Reference:
     # A change of what is 0 or 1 has the square 1.
     stays = (num_changes - square + 1.0) / (num_changes + 2.0)
     is_binary = _are_binary(dataset)
+    zeros = _Zeros.of_columns(dataset)
     scores = []
     for xs in _sequences(dataset, split):
         last = _last_seen(xs)[:-1]
         # Of what was never seen before, the mean of training is all that is known.
         known = np.where(np.isnan(last), mean, last)
         centre = np.where(is_binary, np.where(known > 0.5, stays, 1.0 - stays), known)
-        scores.append(_nats(dataset, xs[1:], centre, spread))
+        scores.append(_nats(dataset, xs[1:], centre, spread, zeros))
     what = "the last value, with the spread of its changes in training"
     return Reference(what, float(np.mean(scores)))
 
 
-def _nats(dataset: Dataset, xs: np.ndarray, centre: np.ndarray, spread: np.ndarray) -> float:
+class _Zeros(NamedTuple):
+    """How often a column is above 0 after 0 and after more, and the moments of its logarithm."""
+
+    after_zero: float
+    after_more: float
+    log_mean: float
+    log_std: float
+
+    @staticmethod
+    def of_columns(dataset: Dataset) -> "dict[int, _Zeros]":
+        """Those of the columns with many zeros, in training; frequencies have one added."""
+        places = [i for i, f in enumerate(dataset.families) if f.distribution is ZeroInflated]
+        found: dict[int, _Zeros] = {}
+        for i in places if len(dataset.families) > 1 else ():
+            pairs = [(_last_seen(xs)[:-1, i], xs[1:, i]) for xs in _training(dataset)]
+            last, now = (np.concatenate(each) for each in zip(*pairs, strict=True))
+            seen = ~(np.isnan(last) | np.isnan(now))
+            shares = [
+                (np.sum(seen & is_after & (now > 0)) + 1.0) / (np.sum(seen & is_after) + 2.0)
+                for is_after in (last == 0, last > 0)
+            ]
+            logs = np.log(now[seen & (now > 0)])
+            found[i] = _Zeros(
+                float(shares[0]), float(shares[1]), logs.mean(), max(logs.std(), 1e-3)
+            )
+        return found
+
+    def nats(self, xs: np.ndarray, last: np.ndarray) -> np.ndarray:
+        """Minus the log-probability of 0, or minus the log-density of more, after the last."""
+        above = np.where(last == 0, self.after_zero, self.after_more)
+        logs = np.log(np.maximum(xs, np.finfo(np.float32).tiny))
+        z = (logs - self.log_mean) / self.log_std
+        density = 0.5 * z**2 + np.log(self.log_std) + 0.5 * np.log(2 * np.pi) + logs
+        return np.where(xs == 0, -np.log(1.0 - above), density - np.log(above)) + 0.0 * xs
+
+
+def _nats(
+    dataset: Dataset,
+    xs: np.ndarray,
+    centre: np.ndarray,
+    spread: np.ndarray,
+    zeros: Mapping[int, _Zeros] = MappingProxyType({}),
+) -> float:
     """Minus the log-probability per step of one sequence; `centre` of a 0 or 1 is p(1)."""
     families = dataset.families
     if len(families) == 1:
@@ -70,6 +115,8 @@ def _nats(dataset: Dataset, xs: np.ndarray, centre: np.ndarray, spread: np.ndarr
             ],
             axis=1,
         )
+        for i, each in zeros.items():
+            total[:, i] = each.nats(xs[:, i], centre[:, i])
         for places in _groups(dataset):
             # One of the levels: each as probable as it would be by itself, in proportion.
             shares = np.broadcast_to(centre[:, places], xs[:, places].shape)

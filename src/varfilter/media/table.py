@@ -197,6 +197,20 @@ class TableMedium(AbstractMedium):
         ]
         return replace(source, columns=schema.columns, kinds=tuple(words))
 
+    def column_kinds(self, dataset: Dataset) -> dict[str, dict[str, str]]:
+        """The kind of each column and its motion, and why, by the names of its elements."""
+        schema = dataset.schema
+        if schema is None:
+            return {}
+        return {
+            element: {
+                "kind": f"{schema.kinds[cell.name]} {schema.motions.get(cell.name, '')}".strip(),
+                "why": schema.reasons.get(cell.name, ""),
+            }
+            for cell in cells_of(dataset)
+            for element in dataset.columns[cell.elements]
+        }
+
     def reference(self, dataset: Dataset, split: str) -> Reference:
         """Score the prediction that each column stays as it was last read."""
         return last_value_reference(dataset, split)
@@ -269,6 +283,22 @@ class TableMedium(AbstractMedium):
         from varfilter.plots.datasets import lines
 
         return lines(page, dataset, shown)
+
+    def draw_fit(self, dataset: Dataset) -> Figure:
+        """Draw a panel for each column: a histogram of its training part, and its family."""
+        from varfilter.data.tables.marginals import marginal_of
+        from varfilter.plots.marginals import ColumnFit, marginals
+
+        schema, fits = dataset.schema, []
+        if schema is None:
+            return super().draw_fit(dataset)
+        what = {"level": "value", "log": "logarithm", "log-change": "change of the logarithm"}
+        for cell in cells_of(dataset):
+            kind, motion = schema.kinds[cell.name], schema.motions.get(cell.name, "level")
+            fit = marginal_of(kind, motion, [cell.numbers(rows) for rows in dataset.train])
+            levels = ("0", "1") if kind == "binary" else cell.levels
+            fits.append(ColumnFit(cell.name, kind, what.get(motion) or motion, fit, levels))
+        return marginals(fits)
 
     def draw_sequence(self, dataset: Dataset, sequence: Any, width: float) -> Figure:
         """Draw a panel for each column: its values, their prediction, and the band of it."""

@@ -170,7 +170,7 @@ class HeavyColumns(AbstractColumns):
             max(float(getattr(family, "freedom", None) or USUAL_FREEDOM) - LEAST_FREEDOM, 0.1)
             for family in families
         ]
-        return cls(jnp.log(jnp.expm1(jnp.array(above))), places)
+        return cls(tails=jnp.log(jnp.expm1(jnp.array(above))), places=places)
 
     def __call__(self, location: Array, spread: Array) -> StudentT:
         """Student's t of the columns."""
@@ -373,9 +373,7 @@ def _shift(location: Float[Array, " columns"]) -> Float[Array, " columns"]:
     return LARGEST_SHIFT * jnp.tanh(location / LARGEST_SHIFT)
 
 
-def _places(
-    kind: type[AbstractColumns], families: Sequence[ColumnFamily]
-) -> list[tuple[int, ...]]:
+def _places(kind: type[AbstractColumns], families: Sequence[ColumnFamily]) -> list[tuple[int, ...]]:
     """The elements of a family: all together, but those of each group of levels by itself."""
     found: dict[Any, list[int]] = {}
     for i, family in enumerate(families):

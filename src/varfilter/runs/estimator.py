@@ -8,8 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
 from varfilter.data.tables.read import read_table
 from varfilter.data.tables.schema import TableSchema
 from varfilter.experiments.experiment import Experiment
@@ -188,8 +186,13 @@ def _reading_of(schema: TableSchema) -> dict[str, Any]:
 
 def _like(frame: Any, rows: Iterable[Row]) -> Any:
     """The rows as a polars or pandas frame if `frame` is one, else as arrays by name."""
-    columns: dict[str, np.ndarray] = as_columns(rows)
+    columns: dict[str, Any] = as_columns(rows)
     library = type(frame).__module__.split(".")[0]
+    if library in ("polars", "pandas"):  # in which text may be missing; in an array it is empty
+        columns = {
+            name: [text or None for text in values.tolist()] if values.dtype.kind == "U" else values
+            for name, values in columns.items()
+        }
     if library == "polars":
         import polars
 

@@ -80,7 +80,7 @@ def test_refusals_of_columns(tmp_path):
     refuses(
         lambda: read_table(data, kinds={"flow": "bool"}),
         ValueError,
-        "numeric, binary, count",
+        "numeric, heavy, zeros",
         "'bool'",
     )
     refuses(

@@ -233,14 +233,14 @@ def tails_of(motion: str, sequences: Sequence[np.ndarray]) -> StudentFit:
 def _heavy(motion: str, sequences: Sequence[np.ndarray]) -> Kind | None:
     """Whether Student's t is the likelier family."""
     found = tails_of(motion, sequences)
-    if not _is_likelier(found.gain, found.count):
+    if not _is_likelier(found.gain, found.num_values):
         return None
     what = "changes" if motion.endswith("change") else "values"
     return Kind(
         "heavy",
         f"what the one before leaves of its training {what} is likelier Student's t, with"
         f" {found.freedom:.3g} degrees of freedom, than Gaussian, by"
-        f" {found.gain / found.count:.2g} nats each",
+        f" {found.gain / found.num_values:.2g} nats each",
     )
 
 
@@ -251,7 +251,7 @@ def _events(values: np.ndarray, sequences: Sequence[np.ndarray]) -> Kind:
     # what has been learned of the one before.
     if changes.size < FEWEST_VALUES or np.mean(changes**2) < values.mean():
         return Kind("count")
-    gain = events_fit(values)
+    gain = events_fit(values).gain
     if not _is_likelier(gain, values.size):
         return Kind("count")
     return Kind(

@@ -67,10 +67,12 @@ def levels_of(codes: np.ndarray, texts: Sequence[str], *, is_given: bool) -> Lev
     nothing to predict of it.
     """
     present = codes[~np.isnan(codes)].astype(np.int64)
-    names = tuple(texts[i] for i in np.unique(present))
-    count, such = len(names), f"text, such as {names[0]!r}" if names else "text"
+    found, times = np.unique(present, return_counts=True)
+    names = tuple(texts[i] for i in found.tolist())
+    count = len(names)
+    such = f"text, such as {names[int(np.argmax(times))]!r}" if count else "text"
     if count < 2:
-        return Levels(refused=f"{such}, throughout" if names else such)
+        return Levels(refused=f"text, {names[0]!r} throughout" if names else such)
     if is_given:
         too_many = f"{count} levels; {MOST_ELEMENTS} are the most"
         return Levels(names) if count <= MOST_ELEMENTS else Levels(refused=too_many)

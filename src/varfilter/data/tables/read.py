@@ -7,22 +7,21 @@ from typing import Any, Literal
 
 import numpy as np
 
-from varfilter.data.dataset import SPLITS, Dataset, Family, Scaling
-from varfilter.data.ragged import Ragged
-from varfilter.data.tables.columns import require_resolved, unknown
+from varfilter.data.dataset import SPLITS, Dataset, Scaling
+from varfilter.data.tables.choice import (
+    families_of,
+    given_words,
+    kinds_of,
+    motions_of,
+    refined_kinds,
+    require_positive,
+    with_levels,
+)
+from varfilter.data.tables.columns import require_resolved
 from varfilter.data.tables.files import Columns, read_columns
 from varfilter.data.tables.grid import usual_step
 from varfilter.data.tables.inputs import KnownInputs, require_calendar, usual_periods
-from varfilter.data.tables.kinds import (
-    KINDS,
-    MOTIONS_OF,
-    Kind,
-    family_of,
-    infer_kind,
-    kind_notes,
-    refined_kind,
-    scaling_of,
-)
+from varfilter.data.tables.kinds import kind_notes, scaling_of
 from varfilter.data.tables.layout import (
     Layout,
     Part,
@@ -38,17 +37,10 @@ from varfilter.data.tables.layout import (
     splits_sequences,
     widened,
 )
-from varfilter.data.tables.levels import Levels, coded, levels_of, recoded, unseen_note
-from varfilter.data.tables.motion import (
-    MOTIONS,
-    Motion,
-    motion_notes,
-    transform_of,
-    usual_motion,
-)
+from varfilter.data.tables.levels import coded
+from varfilter.data.tables.motion import motion_notes
 from varfilter.data.tables.schema import (
     Points,
-    Steps,
     TableSchema,
     grid_points,
     gridded,
@@ -157,15 +149,15 @@ def read_table(
 
     rows, names, empty = _observed(rows, tuple(values), training, named=columns is not None)
     left_out |= empty
-    rows, names, levels, told = _with_levels(
+    rows, names, levels, told = with_levels(
         rows, names, texts, training, categorical, named=columns is not None
     )
     left_out |= {name: each.refused for name, each in levels.items() if each.refused}
     levels = {name: each.names for name, each in levels.items() if each.names}
-    given_kinds, given_motions = _given(dict(kinds or {}), names, left_out)
-    kinds_of = _kinds(rows, names, training, given_kinds, given_motions)
+    given_kinds, given_motions = given_words(dict(kinds or {}), names, left_out)
+    kinds_by_name = kinds_of(rows, names, training, given_kinds, given_motions)
     for name, column in zip(names, rows.values.T, strict=True):
-        require_resolved(name, kinds_of[name], column[training])
+        require_resolved(name, kinds_by_name[name], column[training])
 
     runs = [rows.stamps[begin:end] for _, begin, end in parts["train"]]
     grid_step, points, is_by_rows = _on_time(
@@ -180,15 +172,15 @@ def read_table(
     steps = gridded(rows, known_rows.values, clock, grid_step, points, known_inputs)
     split_rows = {name: steps[name].rows for name in SPLITS}
     goes_on = not splits_sequences(rows, split)
-    motions = _motions(kinds_of, steps["train"], given_motions, goes_on=goes_on)
-    _require_positive(rows, names, motions, given_motions)
+    motions = motions_of(kinds_by_name, steps["train"], given_motions, goes_on=goes_on)
+    require_positive(rows, names, motions, given_motions)
     words = {name: motion.word for name, motion in motions.items() if motion.word != "level"}
-    refined = _refined(kinds_of, words, split_rows["train"], given_kinds)
-    kinds_of = {name: kind.word for name, kind in refined.items()}
+    refined = refined_kinds(kinds_by_name, words, split_rows["train"], given_kinds)
+    kinds_by_name = {name: kind.word for name, kind in refined.items()}
     for name, column in zip(names, rows.values.T, strict=True):
-        require_kind(name, kinds_of[name], column, rows, given=name in given_kinds)
+        require_kind(name, kinds_by_name[name], column, rows, given=name in given_kinds)
     schema = TableSchema(
-        kinds_of,
+        kinds_by_name,
         layout,
         clock.seconds(grid_step),
         left_out,
@@ -198,8 +190,8 @@ def read_table(
         levels,
         {name: kind.reason for name, kind in refined.items() if kind.reason},
     )
-    scaling = scaling_of(kinds_of, split_rows["train"].values, words)
-    families = _families(kinds_of, words, scaling, split_rows["train"])
+    scaling = scaling_of(kinds_by_name, split_rows["train"].values, words)
+    families = families_of(kinds_by_name, words, scaling, split_rows["train"])
     counts = schema.num_elements
     families = tuple(
         family for family, count in zip(families, counts, strict=True) for _ in range(count)
@@ -227,7 +219,7 @@ def read_table(
             by_sequence=splits_sequences(rows, split),
             chosen_calendar=calendar is not None,
         )
-        + tuple([*motion_notes(motions), *kind_notes(refined), *told]),
+        + (*motion_notes(motions), *kind_notes(refined), *told),
         input_names=known_inputs.names,
         inputs={name: steps[name].us for name in SPLITS} if known_inputs.names else {},
     )
@@ -287,161 +279,6 @@ def _observed(
     kept = tuple(name for name in names if name not in empty)
     reasons = dict.fromkeys(empty, "no value in the training rows")
     return replace(rows, values=rows.values[:, seen], forms=forms), kept, reasons
-
-
-def _given(
-    given: dict[str, str], names: tuple[str, ...], left_out: dict[str, str]
-) -> tuple[dict[str, str], dict[str, str]]:
-    """The kinds and the motions that were given, by column."""
-    kinds: dict[str, str] = {}
-    motions: dict[str, str] = {}
-    for name, text in given.items():
-        if name in left_out:
-            raise ValueError(f"`kinds` names {name!r}, which is left out: {left_out[name]}.")
-        if name not in names:
-            raise unknown("kinds", name, names)
-        words = text.split() if isinstance(text, str) else [text]
-        for word in words:
-            found = kinds if word in KINDS else motions
-            if word not in (*KINDS, *MOTIONS) or name in found:
-                raise ValueError(
-                    f"`kinds[{name!r}]` must be one of {', '.join(KINDS)}, or one of"
-                    f" {', '.join(MOTIONS)}, or one of each; got {text!r}."
-                )
-            found[name] = word
-    return kinds, motions
-
-
-def _motions(
-    kinds: dict[str, str], training: Steps, given: dict[str, str], *, goes_on: bool
-) -> dict[str, Motion]:
-    """How each column is told to a model: as given, or by what the training rows do."""
-    found: dict[str, Motion] = {}
-    for i, (name, kind) in enumerate(kinds.items()):
-        word = given.get(name)
-        if word not in (None, "level", *MOTIONS_OF.get(kind, ())):
-            others = [other for other in ("numeric", "heavy") if word in MOTIONS_OF[other]]
-            raise ValueError(
-                f"`kinds[{name!r}]` is {word!r}, but the column is {kind}, {KINDS[kind]}, which has"
-                f" none. Leave it out, or give '{others[0]} {word}'."
-            )
-        if word is None:
-            sequences = [rows[:, i] for rows in training.rows]
-            found[name] = usual_motion(kind, sequences, list(training.us), goes_on=goes_on)
-        else:
-            found[name] = Motion(word)
-    return found
-
-
-def _require_positive(
-    rows: Rows, names: tuple[str, ...], motions: dict[str, Motion], given: dict[str, str]
-) -> None:
-    """Refuse a value that has no logarithm in a column that is told by it."""
-    for name, column in zip(names, rows.values.T, strict=True):
-        word = motions[name].word
-        bad = np.flatnonzero(column <= 0) if word.startswith("log") else np.zeros(0, np.int64)
-        if bad.size:
-            why = "" if name in given else " (it grows by proportion in the training rows)"
-            fix = "Correct it, or give" if name in given else "Give"
-            raise ValueError(
-                f"Column `{name}` is predicted by its logarithm{why}, but has"
-                f" {column[bad[0]]:g}{rows.at(int(bad[0]))}. {fix} `kinds={{{name!r}: 'change'}}`."
-            )
-
-
-def _families(
-    kinds: dict[str, str], words: dict[str, str], scaling: Scaling, training: Ragged
-) -> tuple[Family, ...]:
-    """The family of each column, and how a model is told of it."""
-    offsets, scales = np.asarray(scaling.offset), np.asarray(scaling.scale)
-    found = []
-    for i, (name, kind) in enumerate(kinds.items()):
-        offset, scale = float(offsets[i]), float(scales[i])
-        sequences = [np.asarray(rows[:, i], np.float64) for rows in training]
-        family = family_of(name, kind, words.get(name, "level"), offset, scale, sequences)
-        if name in words:
-            sequences = [(values - offset) / scale for values in sequences]
-            largest = max(float(np.nanmax(np.abs(training.values[:, i]))), abs(offset))
-            finest = float(np.spacing(np.float32(largest))) / scale
-            family = replace(family, transform=transform_of(words[name], sequences, finest))
-        found.append(family)
-    return tuple(found)
-
-
-def _kinds(
-    rows: Rows,
-    names: tuple[str, ...],
-    training: np.ndarray,
-    given: dict[str, str],
-    motions: dict[str, str],
-) -> dict[str, str]:
-    """The kind of each column: as given, or from the training rows; all rows must agree."""
-    kinds: dict[str, str] = {}
-    for name, form, column in zip(names, rows.forms, rows.values.T, strict=True):
-        if form == "level" and given.get(name) not in (None, "categorical"):
-            raise ValueError(
-                f"`kinds[{name!r}]` is {given[name]!r}, but the column holds text. Give"
-                " 'categorical', or leave it out."
-            )
-        kinds[name] = given.get(name) or infer_kind(column[training], form)
-        if motions.get(name, "").startswith("log") and name not in given and form == "number":
-            kinds[name] = "numeric"  # whole numbers have logarithms too
-        require_kind(name, kinds[name], column, rows, given=name in given)
-    return kinds
-
-
-def _refined(
-    kinds: dict[str, str], words: dict[str, str], training: Ragged, given: dict[str, str]
-) -> dict[str, Kind]:
-    """The kind of each column by the family that the training rows show, unless it was given."""
-    found: dict[str, Kind] = {}
-    for i, (name, kind) in enumerate(kinds.items()):
-        found[name] = Kind(kind)
-        if name not in given:
-            sequences = [rows[:, i] for rows in training]
-            found[name] = refined_kind(kind, words.get(name, "level"), sequences)
-    return found
-
-
-def _with_levels(
-    rows: Rows,
-    names: tuple[str, ...],
-    texts: dict[str, tuple[str, ...]],
-    training: np.ndarray,
-    categorical: Sequence[str],
-    *,
-    named: bool,
-) -> tuple[Rows, tuple[str, ...], dict[str, Levels], list[str]]:
-    """The rows with the levels of the training rows alone; those levels; what is said of them.
-
-    Columns of text that have none to predict are no longer among them.
-    """
-    levels: dict[str, Levels] = {}
-    notes: list[str] = []
-    values = rows.values.copy() if texts else rows.values
-    for i, name in enumerate(names):
-        if name not in texts:
-            continue
-        codes, given = values[:, i].copy(), name in categorical
-        levels[name] = levels_of(codes[training], texts[name], is_given=given)
-        if levels[name].refused and (named or given):
-            raise ValueError(
-                f"Column {name!r} holds {levels[name].refused}. "
-                + ("Leave it out of `kinds`." if given else "Leave it out of `columns`, or give")
-                + ("" if given else f" `kinds={{{name!r}: 'categorical'}}`.")
-            )
-        values[:, i] = recoded(codes, texts[name], levels[name].names)
-        lost = codes[np.isnan(values[:, i]) & ~np.isnan(codes)].astype(np.int64)
-        if lost.size and not levels[name].refused:
-            unseen = [texts[name][code] for code in np.unique(lost)]
-            notes.append(unseen_note(name, unseen, lost.size))
-    kept = [i for i, name in enumerate(names) if not levels.get(name, Levels()).refused]
-    if not kept:
-        reasons = "; ".join(f"{name}: {each.refused}" for name, each in list(levels.items())[:6])
-        raise ValueError(f"`source` has no column of numbers to observe ({reasons}).")
-    forms = tuple(rows.forms[i] for i in kept)
-    rows = replace(rows, values=values[:, kept], forms=forms)
-    return rows, tuple(names[i] for i in kept), levels, notes
 
 
 def _usual_step(runs: list[np.ndarray], layout: Layout) -> float | int:

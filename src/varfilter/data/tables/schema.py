@@ -93,7 +93,9 @@ class TableSchema:
             element
             for name in self.kinds
             for element in (
-                [f"{name}={level}" for level in self.levels[name]] if name in self.levels else [name]
+                [f"{name}={level}" for level in self.levels[name]]
+                if name in self.levels
+                else [name]
             )
         )
 

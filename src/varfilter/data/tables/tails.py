@@ -22,12 +22,12 @@ MOST_VALUES = 20_000
 class StudentFit(NamedTuple):
     """Degrees of freedom, and nats in all by which Student's t is likelier than a Gaussian.
 
-    Of `count` values, with their centre and scale.
+    Of `num_values`, with their centre and scale.
     """
 
     freedom: float
     gain: float
-    count: int
+    num_values: int
     centre: float
     scale: float
 
@@ -63,14 +63,21 @@ def student_fit(values: np.ndarray, *, finest: float = 0.0) -> StudentFit:
     return best
 
 
-def events_fit(values: np.ndarray) -> float:
-    """Nats in all by which a negative binomial is likelier than whole numbers of a Gaussian."""
+class EventsFit(NamedTuple):
+    """The size r of a negative binomial, and nats in all by which it is likelier than a count."""
+
+    size: float
+    gain: float
+
+
+def events_fit(values: np.ndarray) -> EventsFit:
+    """The likeliest negative binomial, beside whole numbers of a Gaussian."""
     levels, counts = np.unique(values, return_counts=True)
     mean = float(values.mean())
     gaussian = float(np.sum(counts * _log_masses(levels, mean, float(values.std()))))
-    return max(float(np.sum(counts * log_negative_binomial(levels, mean, r))) for r in SIZES) - (
-        gaussian
-    )
+    nats = [float(np.sum(counts * log_negative_binomial(levels, mean, r))) for r in SIZES]
+    best = int(np.argmax(nats))
+    return EventsFit(float(SIZES[best]), nats[best] - gaussian)
 
 
 def log_negative_binomial(n: np.ndarray, mean: float, size: float) -> np.ndarray:
@@ -87,9 +94,7 @@ def _log_masses(n: np.ndarray, mean: float, spread: float) -> np.ndarray:
     above = np.vectorize(math.erfc, otypes=[float])
     # Of the tail that n lies in, so that nothing cancels.
     sign = np.where(n > mean, 1.0, -1.0)
-    near, far = (
-        (sign * (n - mean) + shift) / (spread * math.sqrt(2.0)) for shift in (-0.5, 0.5)
-    )
+    near, far = ((sign * (n - mean) + shift) / (spread * math.sqrt(2.0)) for shift in (-0.5, 0.5))
     masses = 0.5 * (above(near) - above(far))
     lowest = 0.5 * above((mean - n - 0.5) / (spread * math.sqrt(2.0)))
     return np.log(np.maximum(np.where(n < 0.5, lowest, masses), 1e-300))
