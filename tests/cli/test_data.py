@@ -49,7 +49,7 @@ def own(tmp_path_factory):
         "is_on": rng.integers(0, 2, 40),
     }
     # As tables are: without some rows, without some values, and with words.
-    cells = readings | {"remark": ["fine", "hot"] * 20}
+    cells = readings | {"remark": [f"seen by {i}" for i in range(40)]}
     rows = [[str(cell) for cell in row] for row in zip(*cells.values(), strict=True)]
     rows[3][2] = rows[25][2] = ""
     rows = [row for i, row in enumerate(rows) if i not in (5, 6, 34)]

@@ -198,3 +198,13 @@ def test_the_marginal_of_each_family_is_near_the_shares_of_its_values():
         assert distance < 0.09, name
         if fit.gaussian is not None:
             assert distance < 0.5 * np.abs(fit.shares - fit.gaussian).sum(), name
+
+
+def test_text_that_tells_sequences_apart_is_left_out_and_said():
+    """What never changes in a sequence is a name of it: there is nothing to predict."""
+    table = {"x": np.random.default_rng(0).normal(size=200), "run": np.arange(200) // 20}
+    table["pump"] = np.array(["A", "B"], object)[table["run"] % 2]
+    found = read_table(table)
+    assert found.columns == ("x",)
+    assert found.schema.left_out["pump"].endswith("the same throughout each sequence")
+    assert read_table(table, kinds={"pump": "categorical"}).columns == ("x", "pump=A", "pump=B")

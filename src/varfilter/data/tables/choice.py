@@ -3,6 +3,7 @@
 As the user says, or by what the training rows show; later rows decide nothing, and must agree.
 """
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -46,6 +47,10 @@ def with_levels(
             continue
         codes, given = values[:, i].copy(), name in categorical
         levels[name] = levels_of(codes[training], texts[name], is_given=given)
+        runs = [codes[begin:end] for begin, end in itertools.pairwise(rows.starts)]
+        if levels[name].names and not given and len(runs) > 1 and not any(map(_changes, runs)):
+            why = f"text, such as {levels[name].names[0]!r}, the same throughout each sequence"
+            levels[name] = Levels(refused=why)
         if levels[name].refused and (named or given):
             raise ValueError(
                 f"Column {name!r} holds {levels[name].refused}. "
@@ -124,7 +129,9 @@ def motions_of(
                 f"`kinds[{name!r}]` is {word!r}, but the column is {kind}, {KINDS[kind]}, which has"
                 f" none. Leave it out, or give '{others[0]} {word}'."
             )
-        if word is None:
+        if word is None and kind not in MOTIONS_OF:
+            found[name] = Motion("level")
+        elif word is None:
             sequences = [rows[:, i] for rows in training.rows]
             found[name] = usual_motion(kind, sequences, list(training.us), goes_on=goes_on)
         else:
@@ -178,3 +185,8 @@ def families_of(
             family = replace(family, transform=transform_of(words[name], sequences, finest))
         found.append(family)
     return tuple(found)
+
+
+def _changes(codes: np.ndarray) -> bool:
+    """Whether a sequence has more than one level."""
+    return np.unique(codes[~np.isnan(codes)]).size > 1

@@ -47,9 +47,9 @@ FEWEST_VALUES, HIGHEST_COUNT = 20, 1000
 # Of the training values, those that are exactly 0 in a column of many zeros; or at a bound that
 # binds, where they are also so many times as many as at the next value.
 MANY_ZEROS, AT_BOUND, TIMES_NEXT = 0.1, 0.02, 3
-# Nats in all by which another family must be the likelier one, and in the mean of each value: of
-# fewer than a hundredth, a user would see nothing.
-LEAST_EVIDENCE, LEAST_GAIN = 5.0, 0.01
+# Nats in all by which another family must be the likelier one, and in the mean of each value: by as
+# much Student's t with six degrees of freedom is, and Poisson's counts with a mean of one.
+LEAST_EVIDENCE, LEAST_GAIN = 5.0, 0.025
 # The smallest scale of a prediction, of the spread of its column, as `models/columns.py` has it.
 FINEST = 0.03
 
@@ -91,7 +91,7 @@ def refined_kind(kind: str, motion: str, sequences: Sequence[np.ndarray]) -> Kin
     - bounded: 2% of the values of a numeric column (and ten) are exactly the lowest, or the
       highest, three times as many as have the next value.
     - heavy: of a numeric column, or of its changes where it is told by these, what a line through
-      the value before leaves is likelier Student's t than Gaussian: by 5 nats in all and 0.01 each.
+      the value before leaves is rather Student's t than Gaussian: 5 nats in all, and 0.025 each.
     - events: a negative binomial is so much likelier for the values of a count than whole numbers
       of a Gaussian, and its changes vary at least as much as those of Poisson's counts.
     """

@@ -68,7 +68,7 @@ def levels_of(codes: np.ndarray, texts: Sequence[str], *, is_given: bool) -> Lev
     """
     present = codes[~np.isnan(codes)].astype(np.int64)
     found, times = np.unique(present, return_counts=True)
-    names = tuple(texts[i] for i in found.tolist())
+    names = tuple(texts[int(i)] for i in found)
     count = len(names)
     such = f"text, such as {names[int(np.argmax(times))]!r}" if count else "text"
     if count < 2:
