@@ -13,6 +13,7 @@ import pytest
 
 import varfilter as vf
 from varfilter.data import Batch, Dataset, Family, Ragged, RandomWindows
+from varfilter.experiments import Schedule
 from varfilter.models import ColumnHead
 from varfilter.testing import check_model
 from varfilter.training import Thinning
@@ -222,6 +223,17 @@ def test_thinning_hides_its_shares():
         assert longest <= max(lengths) < 4 * longest
     with pytest.raises(ValueError, match="`gaps` must lie in"):
         Thinning(0.1, 2.0)
+
+
+def test_levels_of_one_column_are_hidden_together():
+    levels = [Family(vf.distributions.Categorical, group="state")] * 2
+    families = [Family(vf.Normal), *levels, Family(vf.Normal)]
+    thinning = Schedule(hidden_elements=0.3, hidden_gaps=0.0).thinning(families)
+    batch = Batch(jnp.ones((20, 100, 4)), jnp.ones((20, 100), bool))
+    hidden = np.isnan(thinning(batch, jax.random.key(0)).xs)
+    np.testing.assert_array_equal(hidden[..., 1], hidden[..., 2])
+    assert (hidden[..., 0] != hidden[..., 1]).any()
+    assert Schedule(hidden_elements=0.3).thinning([Family(vf.Normal)] * 2).together is None
 
 
 def test_thinning_needs_a_learner_that_allows_for_gaps():

@@ -2,6 +2,7 @@
 
 import functools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -11,6 +12,7 @@ import optax
 from jaxtyping import PRNGKeyArray
 
 from varfilter._arguments import require_positive
+from varfilter.data.dataset import Family
 from varfilter.filters import (
     AbstractFilter,
     ParticleFilter,
@@ -387,11 +389,22 @@ class Schedule:
         """How training windows are moved to other keys; None if they are not."""
         return Transposition(self.semitones) if self.semitones else None
 
-    def thinning(self) -> Thinning | None:
-        """What is hidden of each training window; None if nothing is."""
+    def thinning(self, families: Sequence[Family] = ()) -> Thinning | None:
+        """What is hidden of each training window; None if nothing is.
+
+        `families` are those of the elements: the levels of a column are hidden together.
+        """
         if self.hidden_elements == self.hidden_gaps == 0.0:
             return None
-        return Thinning(self.hidden_elements, self.hidden_gaps, self.longest_gap)
+        names = [family.group or i for i, family in enumerate(families)]
+        together = tuple(names.index(name) for name in names)
+        is_alone = together == tuple(range(len(together)))
+        return Thinning(
+            self.hidden_elements,
+            self.hidden_gaps,
+            self.longest_gap,
+            None if is_alone else together,
+        )
 
     def annealing(self, updates_per_epoch: int) -> Annealing:
         """The weight of the KL by the number of the update."""

@@ -386,7 +386,7 @@ class _Updates:
             updates_per_epoch=first.per_epoch,
             kl_weight=stacked([work.schedule.annealing(work.per_epoch) for work in works]),
             transposition=_transposition([work.schedule.semitones for work in works]),
-            thinning=stacked([work.schedule.thinning() for work in works]),
+            thinning=stacked([work.thinning for work in works]),
             **options,
         )
 

@@ -213,6 +213,7 @@ class Work:
         built = experiment.build(dataset, self.per_epoch, can_be_stacked=is_stacked)
         model, filter, self.learner = built
         self.start = Progress(self.learner.init(model, filter), model, filter)
+        self.thinning = schedule.thinning(dataset.families)
         self.stopping = StoppingRule(schedule, self.per_epoch, max_updates)
         self.num_updates, self.last = self.stopping.num_updates, self.stopping.last
         self.begin = time.perf_counter()
@@ -233,7 +234,7 @@ class Work:
             updates_per_epoch=self.per_epoch,
             kl_weight=self.schedule.annealing(self.per_epoch),
             transposition=self.schedule.transposition(),
-            thinning=self.schedule.thinning(),
+            thinning=self.thinning,
             **options,
         )
 

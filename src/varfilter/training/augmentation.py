@@ -3,6 +3,7 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Int, PRNGKeyArray
 
 from varfilter._arguments import require_fraction, require_positive
@@ -14,12 +15,15 @@ class Thinning(eqx.Module):
 
     A model that is always shown all of the past learns to predict one step ahead, too surely
     where the rows are few. Behind a gap it is scored on several, with its own predictions for a
-    past, as when it forecasts.
+    past, as when it forecasts. Elements that are `together`, as the levels of one column are, are
+    hidden together.
     """
 
     elements: float = 0.1
     gaps: float = 0.04
     longest_gap: int = eqx.field(default=5, static=True)
+    # Of each element of a vector, the first of those that are hidden with it; None: each by itself.
+    together: tuple[int, ...] | None = eqx.field(default=None, static=True)
 
     def __check_init__(self):
         require_fraction("elements", self.elements, "It is the share of elements to hide.")
@@ -30,6 +34,8 @@ class Thinning(eqx.Module):
         """Put NaN where something of the batch is hidden; `gaps` is the chance that one begins."""
         key_elements, key_steps = jax.random.split(key)
         hidden = jax.random.uniform(key_elements, batch.xs.shape) < self.elements
+        if self.together is not None:
+            hidden = hidden[..., np.array(self.together)]
         steps = self._in_gaps(batch.xs.shape[:2], key_steps)
         steps = steps.reshape(steps.shape + (1,) * (batch.xs.ndim - 2))
         return batch._replace(xs=jnp.where(hidden | steps, jnp.nan, batch.xs))
