@@ -1,17 +1,14 @@
 """A table with a column of each kind, from its frame to rows, samples and live lines."""
 
 import csv
-import functools
 import json
 from dataclasses import replace
 
-import jax
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
 
-import varfilter as vf
 from commands import succeed
 from kinds_of_columns import KINDS, LEVELS, one_of_each
 from tiny_runs import TINY, keep_untrained
@@ -19,9 +16,7 @@ from varfilter.data.tables.read import read_table
 from varfilter.experiments import TableSizes, own_experiment
 from varfilter.media import source_of
 from varfilter.media.reference import last_value_reference
-from varfilter.models import ColumnHead
 from varfilter.runs import Run, TableFilter
-from varfilter.testing import check_model
 
 NUM_ROWS = 90
 
@@ -133,14 +128,3 @@ def test_the_naive_reference_knows_every_kind(path):
     of_rain = -np.where(scaled > 0, np.log(above) + density, np.log(1 - above))
     found = last_value_reference(made, "valid").nats
     assert found == pytest.approx(np.mean(of_state + of_rain), rel=1e-4)
-
-
-@pytest.mark.slow
-def test_a_model_of_every_kind_keeps_its_contract(run):
-    families = tuple(family.told for family in run.template.family)
-    head = functools.partial(ColumnHead, families=families)
-    model = vf.SRNN(
-        len(families), 2, recurrent_size=4, prior_size=4, decoder_size=4, num_decoder_layers=1,
-        head=head, key=jax.random.key(0),
-    )  # fmt: skip
-    assert "missing-drops" in [result.check for result in check_model(model, jax.random.key(1))]
