@@ -135,7 +135,7 @@ def test_arguments_become_options():
         (("--sequence", "rum"), "`--sequence` names the column 'rum'. Did you mean 'run'?"),
         (("--time", "wram"), "`--time` names the column 'wram'"),
         (("--columns", "wram"), "`--columns` names the column 'wram'"),
-        (("--kinds", "warm=much"), "`--kinds warm` must be one of numeric, binary, count"),
+        (("--kinds", "warm=much"), "`--kinds warm` must be one of numeric, heavy, zeros"),
         (("--kinds", "warm"), "`--kinds` must be like COLUMN=count"),
         (("--step", "3"), "`--step` is 3.0, but no column is the time. Name it in `--time`."),
         (("--long", "warm", "rum"), "`--long` names the column 'rum'"),
