@@ -150,3 +150,5 @@ def test_the_naive_reference_knows_every_kind(path):
     of_rain = -np.where(scaled > 0, np.log(above) + density, np.log(1 - above))
     found = last_value_reference(made, "valid").nats
     assert found == pytest.approx(np.mean(of_state + of_rain), rel=1e-4)
+    alone = last_value_reference(read_table(path, columns=["rain"]), "valid").nats
+    assert alone == pytest.approx(np.mean(of_rain), rel=1e-4)

@@ -73,7 +73,7 @@ class _Zeros(NamedTuple):
         """Those of the columns with many zeros, in training; frequencies have one added."""
         places = [i for i, f in enumerate(dataset.families) if f.distribution is ZeroInflated]
         found: dict[int, _Zeros] = {}
-        for i in places if len(dataset.families) > 1 else ():
+        for i in places if isinstance(dataset.family, tuple) else ():
             pairs = [(_last_seen(xs)[:-1, i], xs[1:, i]) for xs in _training(dataset)]
             last, now = (np.concatenate(each) for each in zip(*pairs, strict=True))
             seen = ~(np.isnan(last) | np.isnan(now))
@@ -82,9 +82,8 @@ class _Zeros(NamedTuple):
                 for is_after in (last == 0, last > 0)
             ]
             logs = np.log(now[seen & (now > 0)])
-            found[i] = _Zeros(
-                float(shares[0]), float(shares[1]), logs.mean(), max(logs.std(), 1e-3)
-            )
+            moments = (logs.mean(), max(logs.std(), 1e-3)) if logs.size else (0.0, 1.0)
+            found[i] = _Zeros(*map(float, (*shares, *moments)))
         return found
 
     def nats(self, xs: np.ndarray, last: np.ndarray) -> np.ndarray:
@@ -105,7 +104,7 @@ def _nats(
 ) -> float:
     """Minus the log-probability per step of one sequence; `centre` of a 0 or 1 is p(1)."""
     families = dataset.families
-    if len(families) == 1:
+    if not isinstance(dataset.family, tuple):
         total = _element_nats(families[0], xs, centre, spread)
     else:
         total = np.stack(

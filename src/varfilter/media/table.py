@@ -9,6 +9,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from varfilter.data.dataset import Dataset
+from varfilter.data.tables.kinds import KINDS
+from varfilter.data.tables.motion import MOTIONS
 from varfilter.media.base import (
     AbstractMedium,
     Ahead,
@@ -348,9 +350,13 @@ def _of_sequence(plan: dict[Any, Any], name: str | int) -> Any:
 
 
 def _kinds(texts: Sequence[str]) -> dict[str, str]:
-    """The kinds by column; a column that is given twice has both."""
+    """The kinds by column; a column that is given twice has both, and so has one of two words."""
     found: dict[str, str] = {}
+    column = ""
     for text in texts:
+        if column and text in (*KINDS, *MOTIONS):  # price=heavy log-change
+            found[column] += f" {text}"
+            continue
         # A comma between two of them, and not one in the name of a column.
         for part in re.split(r",(?=[^=]+=)", text):
             column, equals, kind = part.rpartition("=")

@@ -99,8 +99,10 @@ def test_what_is_asked_for_is_taken():
     assert found.schema.motions == {"shock": "change"}
     both = read_table(one_of_each(), columns=["shock"], kinds={"shock": "heavy log-change"})
     assert (both.schema.kinds, both.schema.motions) == ({"shock": "heavy"}, {"shock": "log-change"})
-    source = TableSource("a.csv", kinds=("rain=zeros,state=categorical", "price=heavy log-change"))
-    assert source.options()["kinds"]["price"] == "heavy log-change"
+    # With a space at the prompt, in quotes or not.
+    for words in (("price=heavy log-change",), ("price=heavy", "log-change")):
+        source = TableSource("a.csv", kinds=("rain=zeros,state=categorical", *words))
+        assert source.options()["kinds"]["price"] == "heavy log-change"
     shares = {"x": np.random.default_rng(0).uniform(0.2, 0.8, 100)}
     family = read_table(shares, kinds={"x": "bounded"}).family[0]
     assert family.low < 0 < family.high  # 0 and 1, which no value is near

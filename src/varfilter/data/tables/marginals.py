@@ -56,7 +56,10 @@ def _law(kind: str, values: np.ndarray) -> Law | None:
         return lambda x: stdtr(fit.freedom, (x - fit.centre) / fit.scale)
     if kind == "zeros":
         logs = np.log(values[values > 0])
-        share, centre, spread = logs.size / values.size, float(logs.mean()), float(logs.std())
+        if logs.size < 2:
+            return None
+        share, centre = logs.size / values.size, float(logs.mean())
+        spread = max(float(logs.std()), 1e-9)
         return lambda x: np.where(
             x < 0,
             0.0,

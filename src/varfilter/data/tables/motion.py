@@ -70,7 +70,7 @@ def usual_motion(
         reason = "nothing in the training rows draws it back to a mean"
     else:
         return Motion("level")
-    by_proportion = kind == "numeric" and leaves and values.min() > 0
+    by_proportion = kind in ("numeric", "heavy") and leaves and values.min() > 0
     if by_proportion and _evidence_of_logarithms(sequences, changes) > LEAST_EVIDENCE:
         return Motion("log-change", reason)
     return Motion("change", reason)
