@@ -6,8 +6,8 @@ What the rows of a medium hold, its own file says; here is what all of them have
 import datetime as dt
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -23,6 +23,25 @@ from varfilter.prediction import Predicted
 
 # How far a count, in the user's units, may lie from a whole number by rounding.
 NEARLY_WHOLE = 1e-4
+
+
+class GivenRows(NamedTuple):
+    """The user's own rows of a sequence, where they are not simply its steps.
+
+    `places` are the steps on which they lie, in order; `numbers` say where they stood; `rows` are
+    their values, and `times` their times as they were given.
+    """
+
+    places: np.ndarray
+    numbers: np.ndarray
+    rows: np.ndarray
+    times: np.ndarray
+
+    def steps(self, begin: int, end: int) -> "GivenRows":
+        """Those that lie on the steps from one up to another, which are counted from the first."""
+        first, last = np.searchsorted(self.places, [begin, end])
+        part = GivenRows(*(values[first:last] for values in self))
+        return part._replace(places=part.places - begin)
 
 
 @dataclass(frozen=True)
@@ -44,6 +63,27 @@ class Filtering:
     z_mean: np.ndarray | None = None
     z_std: np.ndarray | None = None
 
+    def at(self, steps: np.ndarray) -> "Filtering":
+        """What was said of some steps, of which any may be there several times."""
+
+        def of(value: Any) -> Any:
+            if isinstance(value, dict):
+                return {name: of(each) for name, each in value.items()}
+            return value[steps] if isinstance(value, np.ndarray) else value
+
+        return replace(self, **{each.name: of(getattr(self, each.name)) for each in fields(self)})
+
+    def as_given(self, given: GivenRows, *, fill_gaps: bool) -> "Filtering":
+        """The same for each row of the user's; with `fill_gaps`, for each step without one too."""
+        gaps = np.zeros(0, np.int64)
+        if fill_gaps:
+            gaps = np.setdiff1d(np.arange(len(self.times)), given.places)
+        steps = np.concatenate([given.places, gaps])
+        order = np.argsort(steps, kind="stable")
+        rows = np.concatenate([given.rows, self.rows[gaps]])[order]
+        times = objects([*given.times, *self.times[gaps]])[order]
+        return replace(self.at(steps[order]), rows=rows, times=times)
+
 
 def filtering_of(
     dataset: Dataset,
@@ -54,6 +94,8 @@ def filtering_of(
     sequence: str | int = 0,
     times: Any = None,
     latents: bool = False,
+    given: GivenRows | None = None,
+    fill_gaps: bool = False,
 ) -> Filtering:
     """What the filter said of one sequence, ready to be written as rows.
 
@@ -64,7 +106,8 @@ def filtering_of(
     `rows` are those of the recording. `filtered` has time as first axis, as `run` gives it; where
     it is one step shorter, the first step was conditioned on (`x0`): its prediction and surprise
     are missing. `times` are of the steps; not given, they count from 0, in seconds where the data
-    have a rate.
+    have a rate. Where `given` are the user's own rows, it is told of these, and of steps without one
+    only with `fill_gaps`.
     """
     rows, num_steps = _recorded(dataset, rows)
     surprise = -np.asarray(filtered.bound)
@@ -94,7 +137,8 @@ def filtering_of(
     parts = {name: _shifted(values, num_given) for name, values in parts.items()}
     moments = _latent_moments(filtered.posterior) if latents else ()
     z = [_shifted(values, num_given) for values in moments]
-    return Filtering(sequence, rows, times, parts, _shifted(surprise, num_given), *z)
+    found = Filtering(sequence, rows, times, parts, _shifted(surprise, num_given), *z)
+    return found if given is None else found.as_given(given, fill_gaps=fill_gaps)
 
 
 def require_shape(name: str, values: np.ndarray, dataset: Dataset) -> None:
@@ -104,6 +148,15 @@ def require_shape(name: str, values: np.ndarray, dataset: Dataset) -> None:
             f"`{name}` is of observations of shape {values.shape[1:]}; those of {dataset.name!r}"
             f" have {dataset.observation_shape}. Give the data it was made for."
         )
+
+
+def objects(values: Iterable[Any]) -> np.ndarray:
+    """An array of the values as they are: NumPy would make others of dates and of tuples."""
+    values = list(values)
+    found = np.empty(len(values), object)
+    for i, value in enumerate(values):
+        found[i] = value
+    return found
 
 
 def latent_names(filtering: Filtering) -> list[str]:
@@ -185,7 +238,8 @@ def times_from(dataset: Dataset, first: Any, num_steps: int, *, begin: int = 0) 
                 f"The time {str(first)!r} is a date, but {dataset.name!r} has no step in time."
                 " Give the table whose column of dates it comes from, or a number."
             )
-        return first.astype("datetime64[us]") + steps * np.timedelta64(round(length * 1e6), "us")
+        stamp = first.astype("datetime64[us]").astype(np.int64).item()
+        return dataset.schema.spacing.stamps(stamp, steps).astype("datetime64[us]")
     if isinstance(first, bool) or not isinstance(first, int | float | np.number):
         raise TypeError(f"The time must be a number or a `datetime64`; got {kind(first)}.")
     times = first + steps * length
