@@ -33,11 +33,17 @@ class Vector(NamedTuple):
     labels: tuple[str, ...] = ()
 
 
-class Moment(NamedTuple):
-    """A date, and how the user wrote it: text in JSON lines and CSV, a date elsewhere."""
+class Moment(dt.datetime):
+    """A date with the text that the user wrote for it, which JSON lines and CSV have again."""
 
-    time: np.datetime64
     text: str
+
+    @classmethod
+    def of(cls, time: np.datetime64, text: str) -> "Moment":
+        """The moment of a time that was written as `text`."""
+        made = cls.fromisoformat(str(time.astype("datetime64[us]")))
+        made.text = text
+        return made
 
 
 def write_rows(rows: Iterable[Row], path: Path | None) -> None:
@@ -155,8 +161,6 @@ def _plain(value: Any) -> Any:
         if array.dtype.kind == "f" and np.isnan(array).all():
             return None
         return _nested(array)
-    if isinstance(value, Moment):
-        return value.text
     if _is_missing(value):
         return None
     if isinstance(value, np.floating):
@@ -207,7 +211,6 @@ def _gathered(rows: Iterable[Row]) -> dict[str, list[Any]]:
     columns: dict[str, list[Any]] = {}
     for row in _alike(rows):
         for name, value in row.items():
-            value = value.time if isinstance(value, Moment) else value
             columns.setdefault(name, []).append(value)
     return columns
 
@@ -242,6 +245,8 @@ def _text(value: Any) -> str | None:
     """ISO for dates, without what their unit leaves out."""
     if _is_missing(value):
         return None
+    if isinstance(value, Moment):
+        return value.text
     if isinstance(value, np.datetime64):
         if _is_day(value):
             return str(value)

@@ -135,7 +135,7 @@ class TableMedium(AbstractMedium):
             us = np.asarray(readings.us[i]) if dataset.input_size else None
             places, numbers, values, times, texts = readings.given[i]
             if texts is not None:
-                times = objects(itertools.starmap(Moment, zip(times, texts, strict=True)))
+                times = objects(itertools.starmap(Moment.of, zip(times, texts, strict=True)))
             given = GivenRows(places, numbers, values, times)
             yield NewSequence(name, rows, dataset.observations(rows), readings.times[i], us, given)
 
@@ -302,10 +302,12 @@ class TableMedium(AbstractMedium):
 def _names(dataset: Dataset, wanted: list[str]) -> dict[str, str]:
     """Names for our own columns; the user's for those of time and sequence, where there are."""
     schema = dataset.schema
-    users = {"sequence": (schema and schema.sequence) or "sequence", "time": "time"}
-    if schema is not None and schema.time not in (None, *UNNAMED):
-        users["time"] = schema.time
-        users |= {name: name for name, _, _ in schema.layout.clock.parts}
+    users = {"sequence": (schema and schema.sequence) or "sequence"}
+    clock = Clock(None) if schema is None else schema.layout.clock
+    if clock.parts:
+        users |= {name: name for name in clock.columns}
+    else:
+        users["time"] = "time" if clock.column in (None, *UNNAMED) else clock.column
     return free_names(dataset.columns, users | {name: name for name in wanted})
 
 

@@ -102,8 +102,8 @@ class TableFilter:
     ) -> Any:
         """The rows of `filter_data`, as a frame of the kind given, or a dictionary of arrays.
 
-        They are those of `frame`, in its order and with its index; with `fill_gaps` there is one for
-        each step without a row too.
+        They are those of `frame`, in its order and with its index; with `fill_gaps` each step
+        without a row has one too.
         """
         rows = filter_data(
             self.run, frame, seed=self.seed, levels=levels, latents=latents,

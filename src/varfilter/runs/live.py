@@ -114,7 +114,7 @@ class LiveFilter:
                 self._outside.add(name)
         given, (step, *others) = None, steps
         if step.own is not None and not others:
-            own = objects([step.time if step.text is None else Moment(step.time, step.text)])
+            own = objects([step.time if step.text is None else Moment.of(step.time, step.text)])
             first = np.zeros(1, np.int64)
             given = GivenRows(first, first, step.own[None], own)
         return NewSequence(step.sequence, rows, xs, times, us, given)

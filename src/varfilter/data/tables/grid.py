@@ -39,11 +39,10 @@ class Clock:
         return () if self.column is None else (self.column,)
 
     def joined(self, columns: Columns) -> Columns:
-        """The columns of a table, with one of the times in the place of their parts."""
+        """The columns of a table, with one of the times beside those of its parts."""
         if not self.parts or any(name not in columns for name in self.columns):
             return columns
-        others = {name: column for name, column in columns.items() if name not in self.columns}
-        return others | {self.column or "": join_parts(columns, self.parts)}
+        return columns | {self.column or "": join_parts(columns, self.parts)}
 
     def written(self, time: Any) -> Any:
         """A time, of the clock's own, as dates are written here: in their unit."""

@@ -29,16 +29,15 @@ class Layout:
     long: tuple[str, str] | None = None
 
     @property
-    def reserved(self) -> tuple[str, ...]:
-        """The columns that are no observations."""
-        names = (self.clock.column, self.sequence, *(self.long or ()))
+    def given(self) -> tuple[str, ...]:
+        """The columns of a table that are no observations."""
+        names = (*self.clock.columns, self.sequence, *(self.long or ()))
         return tuple(name for name in names if name is not None)
 
     @property
-    def given(self) -> tuple[str, ...]:
-        """The same, with each of the columns of a time that stands in several."""
-        names = (*self.clock.columns, self.sequence, *(self.long or ()))
-        return tuple(name for name in names if name is not None)
+    def reserved(self) -> tuple[str, ...]:
+        """The same, and the column that times make which stand in several."""
+        return self.given if self.clock.column is None else (self.clock.column, *self.given)
 
     def for_array(self, columns: Columns) -> "Layout":
         """The layout for a new table; an array may come with or without an axis of sequences."""

@@ -44,8 +44,8 @@ class Steps(NamedTuple):
 class TableRows(NamedTuple):
     """The rows of one sequence as they stood in the table, in the order of time.
 
-    `places` are the steps on which they lie, from the first one on; `numbers` the rows of the table,
-    counted from 0; `texts` their times as they were written, where they were text.
+    `places` are the steps on which they lie, from the first one on; `numbers` count the rows of the
+    table from 0; `texts` are their times as they were written, where they were text.
     """
 
     places: np.ndarray

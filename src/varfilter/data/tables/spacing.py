@@ -94,11 +94,11 @@ class BusinessDays:
 
     def places(self, stamps: np.ndarray, origin: float | int) -> np.ndarray:
         """The grid point of each stamp, counted from that of `origin`."""
-        return np.busday_count(_weekday_before(origin), _weekday_before(stamps))
+        return np.busday_count(_weekday_before(np.array([origin])), _weekday_before(stamps))
 
     def stamps(self, origin: float | int, places: np.ndarray) -> np.ndarray:
         """The stamp of each grid point, counted from `origin`."""
-        days = np.busday_offset(_weekday_before(origin), np.asarray(places, np.int64))
+        days = np.busday_offset(_weekday_before(np.array([origin])), np.asarray(places, np.int64))
         return days.astype(np.int64) * DAY + origin % DAY
 
     def as_json(self) -> dict[str, Any]:
@@ -201,6 +201,6 @@ def _day_of_month(stamps: np.ndarray) -> np.ndarray:
     return stamps // DAY - _first_day(_month(stamps)) + 1
 
 
-def _weekday_before(stamps: Any) -> np.ndarray:
-    days = np.asarray(stamps).astype("datetime64[us]").astype("datetime64[D]")
+def _weekday_before(stamps: np.ndarray) -> np.ndarray:
+    days = stamps.astype("datetime64[us]").astype("datetime64[D]")
     return np.busday_offset(days, 0, roll="backward")
