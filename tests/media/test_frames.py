@@ -16,7 +16,7 @@ MEDIUM = TableMedium()
 
 
 def filtered(made, data, *, fill_gaps=False):
-    """The rows of a filter that predicts nothing, and finds each step as surprising as its place."""
+    """The rows of a filter that predicts nothing; the surprise of a step is its number."""
     numbered = []
     for sequence in MEDIUM.sequences(made, TableSource("x"), data):
         assert isinstance(sequence, NewSequence)

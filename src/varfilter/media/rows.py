@@ -106,8 +106,8 @@ def filtering_of(
     `rows` are those of the recording. `filtered` has time as first axis, as `run` gives it; where
     it is one step shorter, the first step was conditioned on (`x0`): its prediction and surprise
     are missing. `times` are of the steps; not given, they count from 0, in seconds where the data
-    have a rate. Where `given` are the user's own rows, it is of these, and of steps without one only
-    with `fill_gaps`.
+    have a rate. Where `given` are the user's own rows, it is of these, and with `fill_gaps` of
+    steps without one too.
     """
     rows, num_steps = _recorded(dataset, rows)
     surprise = -np.asarray(filtered.bound)
