@@ -208,6 +208,9 @@ class TableMedium(AbstractMedium):
         step = schema.step if schema.calendar is None else schema.calendar.word
         step = BY_ROWS if schema.inputs.is_by_rows else step
         time = "none" if schema.time is None else schema.time
+        # Columns that tell it together are found by their names again; a year alone that is named
+        # is a number.
+        time = source.time if schema.layout.clock.parts else time
         given = _kinds(source.kinds or ())
         for name in schema.columns:
             words = given.get(name, "").split()

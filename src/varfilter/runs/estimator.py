@@ -176,8 +176,9 @@ class TableFilter:
 
 def _reading_of(schema: TableSchema) -> dict[str, Any]:
     step = schema.step if schema.calendar is None else schema.calendar.word
+    time = False if schema.time is None else schema.time
     return {
-        "time": False if schema.time is None else schema.time,
+        "time": None if schema.layout.clock.parts else time,
         "sequence": schema.sequence,
         "columns": schema.columns,
         "inputs": tuple(schema.inputs.columns),

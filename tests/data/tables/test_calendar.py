@@ -208,6 +208,8 @@ def test_columns_named_year_and_month_are_the_time(freq, names):
     assert read_table(data, time=False).columns == (*names, "x")
     if len(names) > 1:
         assert read_table(data, time=",".join(names)).sha256() == made.sha256()
+    source = TableMedium().as_recorded(TableSource("x.csv"), schema)
+    assert read_table(data, **source.options()).schema == made.schema
 
 
 def test_months_and_quarters_may_be_words():
