@@ -63,6 +63,23 @@ def test_a_datetime_index_comes_back_as_one(zone):
     assert filled["x"].isna().sum() == 2
 
 
+def test_days_of_a_zone_stay_days_there():
+    """Midnight of Berlin is another hour of UTC in summer; months begin with it all the same."""
+    index = pd.date_range("2020-01-01", periods=38, freq="MS", tz="Europe/Berlin")
+    frame = pd.DataFrame({"x": np.arange(35.0)}, index=index[:35])
+    made = read(frame)
+    assert made.schema.calendar.word == "month"
+    future = frame_like(frame, ahead(made, frame, 3), made.schema)
+    assert list(future.index) == list(index[35:])
+    summer = frame.iloc[:28]
+    future = frame_like(summer, ahead(made, summer, 9), made.schema)
+    assert list(future.index) == list(index[28:37])
+    other = pl.from_pandas(summer.reset_index(names="when"))
+    made = read(other)
+    future = frame_like(other, ahead(made, other, 9), made.schema)
+    assert future["when"].to_list() == [day.to_pydatetime() for day in index[28:37]]
+
+
 def test_every_index_is_kept():
     frame = pd.DataFrame(
         {"run": np.repeat([10, 9], 20), "t": np.tile(np.arange(20.0), 2), "x": np.arange(40.0)},

@@ -297,11 +297,11 @@ BAD = {
     '{"warm": Infinity}': "in column `warm`",
     '{"is_on": 2}': "a binary one",
     '{"warm": 1, "pump": null}': "name of its sequence",
-    '{"warm": 1}': "lacks `pump`, the name of its sequence",
+    '{"warm": 1}': "lacks column `pump`, the name of its sequence",
     "{}": "none of the columns is_on, warm; it is empty",
     '{"warm": 1, "pump": "x", "when": "noon"}': "must be a number",
-    '{"warm": 1, "pump": "x", "when": 3.1}': "has the `when` 3.1, which is before the 3.5",
-    '{"warm": 1, "pump": "x", "when": 3.6}': "has the `when` 3.6, which falls on the step of",
+    '{"warm": 1, "pump": "x", "when": 3.1}': "has 3.1 in column `when`, which is before the 3.5",
+    '{"warm": 1, "pump": "x", "when": 3.6}': "has 3.6 in column `when`, which falls on the step of",
     '{"warm": 1, "pump": "x", "when": 1e9}': "give a larger `--longest-gap`",
 }
 

@@ -3,6 +3,7 @@
 What the user knows a row by, its index, its time and its sequence, comes back as it went in.
 """
 
+import datetime as dt
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -63,6 +64,9 @@ def _polars(
         series, zone = made.get_column(ours), getattr(given.dtype, "time_zone", None)
         if zone is not None:
             series = series.cast(polars.Datetime("us", "UTC")).dt.convert_time_zone(zone)
+            if (given.dt.time() == dt.time()).all():  # days there, whatever their hour is in UTC
+                series = series.dt.replace_time_zone(None).dt.round("1d")
+                series = series.dt.replace_time_zone(zone, ambiguous="earliest")
         elif given.dtype in (polars.Date, polars.Datetime) or given.dtype.is_integer():
             series = series.cast(given.dtype)
         made = made.with_columns(series)
@@ -107,5 +111,11 @@ def _typed(series: Any, given: Any) -> Any:
     """A column of times or names with the type that it had in the user's frame."""
     if given.dtype.kind == "M":
         zone = getattr(given.dt, "tz", None)
-        return series if zone is None else series.dt.tz_localize("UTC").dt.tz_convert(zone)
+        if zone is None:
+            return series
+        series = series.dt.tz_localize("UTC").dt.tz_convert(zone)
+        if (given == given.dt.normalize()).all():  # days there, whatever their hour is in UTC
+            days = series.dt.tz_localize(None).dt.round("D")
+            series = days.dt.tz_localize(zone, ambiguous=np.ones(len(days), bool))
+        return series
     return series.astype(given.dtype) if given.dtype.kind in "iu" else series

@@ -117,8 +117,8 @@ class TableLines:
         if is_again:
             sequence.place, sequence.stamp = sequence.place - 1, sequence.before
         step = self._next(sequence, merged, known, moment.stamp)
+        sequence.shown = "" if moment.time is None else json.dumps(moment.written)
         if moment.time is not None:
-            sequence.shown = json.dumps(moment.written)
             text = moment.written if isinstance(moment.written, str) else None
             step = step._replace(time=moment.time, text=text)
         sequence.ahead = None
@@ -169,8 +169,8 @@ class TableLines:
         if self._sequence not in found or self._sequence in self.schema.columns:
             if self.schema.sequence is not None:
                 raise ValueError(
-                    f"lacks `{self._sequence}`, the name of its sequence, which every line must"
-                    " have."
+                    f"lacks column `{self._sequence}`, the name of its sequence, which every line"
+                    " must have."
                 )
             return self.sequences.get(0) or LineSequence(0)
         name = found[self._sequence]
@@ -196,8 +196,9 @@ class TableLines:
         if all(value is None for value in told):
             if schema.inputs.calendar and sequence.stamp is None:
                 raise ValueError(
-                    f"has no `{clock.column}`, of which the {schema.inputs.calendar[0]} is a"
-                    " known input. Give it at least in the first line of a sequence."
+                    f"has no time in column `{clock.column}`, of which the"
+                    f" {schema.inputs.calendar[0]} is a known input. Give it at least in the first"
+                    " line of a sequence."
                 )
             return Moment(sequence.place + 1, self._stamp(sequence))
         stamp, time = self._time(dict(zip(names, told, strict=True)))
@@ -205,11 +206,11 @@ class TableLines:
         if sequence.place < 0:
             sequence.origin = stamp
             return Moment(0, stamp, time, written)
-        what = f"has the `{clock.column}` {json.dumps(written)}"
+        what = f"has {json.dumps(written)} in column `{clock.column}`"
         if sequence.origin is None:
             raise ValueError(
-                f"has a `{clock.column}`, but the first line of its sequence has none. Give it to"
-                " all, or to none."
+                f"{what}, but the first line of its sequence has no time. Give it to all, or to"
+                " none."
             )
         last = sequence.shown or self._shown(sequence)
         if is_by_rows:
@@ -230,7 +231,8 @@ class TableLines:
             if both.size:
                 raise ValueError(
                     f"{what}, which falls on the step of the line before, {last}; both have a value"
-                    f" of `{schema.columns[both[0]]}`, and a step has one. Leave one of them out."
+                    f" of column `{schema.columns[both[0]]}`, and a step has one. Leave one of them"
+                    " out."
                 )
         elif place - sequence.place - 1 > self.longest_gap:
             return self._after_gap(sequence, stamp, place, what)._replace(
@@ -268,7 +270,7 @@ class TableLines:
             column = columns[name]
         if column.form != ("time" if clock.is_date else "number"):
             what = "a date such as 2024-01-31T12:30:00" if clock.is_date else "a number"
-            raise ValueError(f"has {shown[1:-1]} as `{name}`, which must be {what}.")
+            raise ValueError(f"has {shown[1:-1]} in column `{name}`, which must be {what}.")
         stamps = clock.stamps(column)
         return stamps[0].item(), clock.times(stamps)[0]
 
