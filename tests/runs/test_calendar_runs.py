@@ -65,9 +65,9 @@ def test_a_monthly_table_comes_back_as_it_went_in(folder, monthly, tmp_path):
     # Forecasts go on at the end of each month.
     ahead = run.forecast(3, monthly, **OPTIONS)
     assert [f"{day:%Y-%m-%d}" for day in ahead.index] == ["2013-01-31", "2013-02-28", "2013-03-31"]
-    words = ("forecast", folder / "run", folder / "monthly.csv", "--horizon", 2, *WORDS)
+    words = ("forecast", folder / "run", folder / "monthly.csv", "--horizon", 3, *WORDS)
     lines = [json.loads(line) for line in succeed(*words).out.splitlines()]
-    assert [line["time"] for line in lines] == ["2013-01-31", "2013-02-28"]
+    assert [line["time"] for line in lines] == ["2013-01-31", "2013-02-28", "2013-03-31"]
 
 
 @pytest.mark.slow  # the step of a stream is compiled; how lines lie on months, test_calendar.py has

@@ -114,9 +114,10 @@ class LiveFilter:
                 self._outside.add(name)
         given, (step, *others) = None, steps
         if step.own is not None and not others:
-            own = objects([step.time if step.text is None else Moment.of(step.time, step.text)])
+            time = step.time if step.own_time is None else step.own_time
+            time = time if step.text is None else Moment.of(time, step.text)
             first = np.zeros(1, np.int64)
-            given = GivenRows(first, first, step.own[None], own)
+            given = GivenRows(first, first, step.own[None], objects([time]))
         return NewSequence(step.sequence, rows, xs, times, us, given)
 
     def _belief_before(self, step: Any) -> Belief | None:
@@ -159,7 +160,7 @@ class LiveFilter:
                 if steps[-1].is_anew:
                     name = f" {steps[-1].sequence!r}" if steps[-1].sequence != 0 else ""
                     self.report(
-                        f"Line {self.num_lines} of standard input follows the one that came late:"
+                        f"Line {self.num_lines} of standard input follows the one that was far:"
                         f" the sequence{name} begins anew with it."
                     )
                 yield from steps

@@ -24,7 +24,7 @@ class LineSequence:
     `origin` is the stamp of its first step; None: its steps are counted. `place` is the number
     of its last step, `stamp` the stamp of that, `row` its cells and `known` its input columns,
     scaled; `before` is the stamp of the step before. `shown` is the time of the last line, as it
-    was written, and `ahead` the stamp of the last one that came too late to go on with.
+    was written, and `far` the stamp of the last one that was refused for being far from the others.
     """
 
     name: str | int
@@ -35,14 +35,15 @@ class LineSequence:
     row: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
     known: np.ndarray = field(default_factory=lambda: np.zeros(0))
     shown: str = ""
-    ahead: float | int | None = None
+    far: float | int | None = None
 
 
 class Step(NamedTuple):
     """One step of a sequence: its cells, when it was, and its known inputs, if the table has any.
 
     - `own`: the cells of the line, without those of another on the same step; None: no line came.
-    - `text`: the time as the line has it, where that is text.
+    - `own_time`: the time of the line, which need not lie on the grid; None: it has none.
+    - `text`: that time as it was written, where it is a date.
     - `is_again`: it is the step before once more, with the cells of a second line.
     - `is_anew`: the sequence begins anew with it.
     """
@@ -52,6 +53,7 @@ class Step(NamedTuple):
     time: Any
     u: np.ndarray | None = None
     own: np.ndarray | None = None
+    own_time: Any = None
     text: str | None = None
     is_again: bool = False
     is_anew: bool = False
@@ -61,13 +63,13 @@ class Line(NamedTuple):
     """What a line says: its sequence, its time there, its cells and its inputs."""
 
     sequence: LineSequence
-    moment: "Moment"
+    when: "LineTime"
     row: np.ndarray
     known: np.ndarray
 
 
-class Moment(NamedTuple):
-    """When a line was: its step, the stamp of that, and its own time as JSON has it, if it has one.
+class LineTime(NamedTuple):
+    """When a line was: its step, the stamp of that, its own time, and how that was written.
 
     `is_anew` says that the sequence begins anew there.
     """
@@ -86,9 +88,10 @@ class TableLines:
       only such, or nothing at all, is bad.
     - The column of times, where the table has one, may be left out: the line is then the next
       step. A line that comes later than the next step is preceded by steps without values, which
-      have the known inputs of the line before. More than `longest_gap` of them make it a bad one:
-      a time is more often wrong than so late. If the next line follows it, it was right, and the
-      sequence begins anew with that one. Where each row is a step, so is each line.
+      have the known inputs of the line before. Where each row is a step, so is each line.
+    - A line that is more than `longest_gap` steps later, or earlier, is bad: its time is more often
+      wrong than right. If the next line follows it, it was right, and the sequence begins anew with
+      that one.
     - A second line on the step of the one before adds its values to it; it is bad where both have
       one of the same column. So is a line of an earlier step.
     - A line without one of the known inputs is bad.
@@ -105,24 +108,29 @@ class TableLines:
 
     def read(self, line: str | bytes) -> list[Step]:
         """The steps up to and with that of a line; a `ValueError`, and no change, if it is bad."""
-        sequence, moment, row, known = self._parsed(line)
-        if moment.is_anew:
-            sequence.place, sequence.stamp, sequence.origin = -1, None, moment.stamp
-        is_again = moment.place == sequence.place
+        sequence, when, row, known = self._parsed(line)
+        if when.is_anew:
+            sequence.place, sequence.stamp, sequence.origin = -1, None, when.stamp
+        is_again = when.place == sequence.place
         steps = []
-        while sequence.place + 1 < moment.place:
+        while sequence.place + 1 < when.place:
             gap = np.full_like(row, np.nan)
             steps.append(self._next(sequence, gap, sequence.known, self._stamp(sequence)))
         merged = np.where(np.isnan(row), sequence.row, row) if is_again else row
         if is_again:
             sequence.place, sequence.stamp = sequence.place - 1, sequence.before
-        step = self._next(sequence, merged, known, moment.stamp)
-        sequence.shown = "" if moment.time is None else json.dumps(moment.written)
-        if moment.time is not None:
-            text = moment.written if isinstance(moment.written, str) else None
-            step = step._replace(time=moment.time, text=text)
-        sequence.ahead = None
-        return [*steps, step._replace(own=row, is_again=is_again, is_anew=moment.is_anew)]
+        step = self._next(sequence, merged, known, when.stamp)
+        sequence.shown = "" if when.time is None else json.dumps(when.written)
+        is_text = isinstance(when.written, str) and self.schema.layout.clock.is_date
+        step = step._replace(
+            own=row,
+            own_time=when.time,
+            text=when.written if is_text else None,
+            is_again=is_again,
+            is_anew=when.is_anew,
+        )
+        sequence.far = None
+        return [*steps, step]
 
     def _next(
         self, sequence: LineSequence, row: np.ndarray, known: np.ndarray, stamp: float | int
@@ -161,9 +169,9 @@ class TableLines:
             raise ValueError(f"lacks the known input {missing[0]!r}, which every line must have.")
         sequence = self._sequence_of(found)
         cells = np.array(row, np.float32)
-        moment = self._moment(sequence, found, cells)
+        when = self._when(sequence, found, cells)
         self.sequences.setdefault(sequence.name, sequence)
-        return Line(sequence, moment, cells, inputs.scaled(np.array([known]))[0])
+        return Line(sequence, when, cells, inputs.scaled(np.array([known]))[0])
 
     def _sequence_of(self, found: dict[str, Any]) -> LineSequence:
         if self._sequence not in found or self._sequence in self.schema.columns:
@@ -187,12 +195,12 @@ class TableLines:
             return (next((name for name in free if name in found), names[0]),)
         return names
 
-    def _moment(self, sequence: LineSequence, found: dict[str, Any], row: np.ndarray) -> Moment:
+    def _when(self, sequence: LineSequence, found: dict[str, Any], row: np.ndarray) -> LineTime:
         """When a line was, by its time; without one, it is the next step."""
         schema = self.schema
         clock, is_by_rows = schema.layout.clock, schema.inputs.is_by_rows
         names = self._time_names(found)
-        told = [found.get(name) for name in names]
+        told = [None if _is_missing(found.get(name)) else found[name] for name in names]
         if all(value is None for value in told):
             if schema.inputs.calendar and sequence.stamp is None:
                 raise ValueError(
@@ -200,12 +208,12 @@ class TableLines:
                     f" {schema.inputs.calendar[0]} is a known input. Give it at least in the first"
                     " line of a sequence."
                 )
-            return Moment(sequence.place + 1, self._stamp(sequence))
+            return LineTime(sequence.place + 1, self._stamp(sequence))
         stamp, time = self._time(dict(zip(names, told, strict=True)))
         written = told[0] if len(told) == 1 else told
         if sequence.place < 0:
             sequence.origin = stamp
-            return Moment(0, stamp, time, written)
+            return LineTime(0, stamp, time, written)
         what = f"has {json.dumps(written)} in column `{clock.column}`"
         if sequence.origin is None:
             raise ValueError(
@@ -219,38 +227,37 @@ class TableLines:
                     f"{what}, which is before the {last} of the line before. Give lines in the"
                     " order of time."
                 )
-            return Moment(sequence.place + 1, stamp, time, written)
+            return LineTime(sequence.place + 1, stamp, time, written)
         place = self._place(stamp, sequence.origin)
-        if place < sequence.place:
+        jump = place - sequence.place
+        if jump - 1 > self.longest_gap or -jump > self.longest_gap:
+            self._require_second(sequence, stamp, f"{what}, {abs(jump):,} steps", is_late=jump > 0)
+            return LineTime(0, stamp, time, written, is_anew=True)
+        if jump < 0:
             raise ValueError(
                 f"{what}, which is before the {last} of the line before. Give lines in the order"
                 " of time."
             )
-        if place == sequence.place:
-            both = np.flatnonzero(~np.isnan(row) & ~np.isnan(sequence.row))
-            if both.size:
-                raise ValueError(
-                    f"{what}, which falls on the step of the line before, {last}; both have a value"
-                    f" of column `{schema.columns[both[0]]}`, and a step has one. Leave one of them"
-                    " out."
-                )
-        elif place - sequence.place - 1 > self.longest_gap:
-            return self._after_gap(sequence, stamp, place, what)._replace(
-                time=time, written=written
+        both = np.flatnonzero(~np.isnan(row) & ~np.isnan(sequence.row))
+        if jump == 0 and both.size:
+            raise ValueError(
+                f"{what}, which falls on the step of the line before, {last}; both have a value of"
+                f" column `{schema.columns[both[0]]}`, and a step has one. Leave one of them out."
             )
-        return Moment(place, self._on_grid(place, sequence.origin), time, written)
+        return LineTime(place, self._on_grid(place, sequence.origin), time, written)
 
-    def _after_gap(
-        self, sequence: LineSequence, stamp: float | int, place: int, what: str
-    ) -> Moment:
-        """A sequence begins anew where a second line says that the first one was not wrong."""
-        ahead, sequence.ahead = sequence.ahead, stamp
-        if ahead is not None and 0 <= self._place(stamp, ahead) <= self.longest_gap:
-            return Moment(0, stamp, is_anew=True)
+    def _require_second(
+        self, sequence: LineSequence, stamp: float | int, what: str, *, is_late: bool
+    ) -> None:
+        """Refuse a line that is far from the one before, unless it follows one that was as far."""
+        far, sequence.far = sequence.far, stamp
+        if far is not None and 0 < self._place(stamp, far) <= self.longest_gap:
+            return
+        fix = " To filter through such gaps, give a larger `longest_gap`." if is_late else ""
         raise ValueError(
-            f"{what}, {place - sequence.place:,} steps after the line before, with a gap of more"
-            f" than {self.longest_gap:,}. If the next line follows it, the sequence begins anew"
-            " there; to filter through such gaps, give a larger `longest_gap`."
+            f"{what} {'after' if is_late else 'before'} the line before, more than"
+            f" {self.longest_gap:,}. If the next line follows it, the sequence begins anew there."
+            f"{fix}"
         )
 
     def _time(self, told: dict[str, Any]) -> tuple[float | int, Any]:
@@ -300,7 +307,7 @@ def _number(name: str, kind: str | None, value: Any) -> float:
     `kind` is None for a known input. An absurd reading is the filter's to judge: what is finite,
     but too large for a 32-bit number, becomes the largest one; of an input it is an error.
     """
-    if value is None or (isinstance(value, str) and value.strip().lower() in MISSING):
+    if _is_missing(value):
         return math.nan
     try:
         number = math.nan if isinstance(value, list | dict) else float(value)
@@ -316,6 +323,11 @@ def _number(name: str, kind: str | None, value: Any) -> float:
         what = "0 and 1" if kind == "binary" else "whole numbers from 0 on"
         raise ValueError(f"has {number:g} in column `{name}`, a {kind} one, of {what}.")
     return number
+
+
+def _is_missing(value: Any) -> bool:
+    is_mark = isinstance(value, str) and value.strip().lower() in MISSING
+    return value is None or is_mark or (isinstance(value, float) and math.isnan(value))
 
 
 def _shown(line: str | bytes) -> str:
