@@ -6,7 +6,7 @@ What the rows of a medium hold, its own file says; here is what all of them have
 import datetime as dt
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -69,9 +69,12 @@ class Filtering:
         def of(value: Any) -> Any:
             if isinstance(value, dict):
                 return {name: of(each) for name, each in value.items()}
+            if is_dataclass(value) and not isinstance(value, type):
+                each = {field.name: of(getattr(value, field.name)) for field in fields(value)}
+                return replace(value, **each)
             return value[steps] if isinstance(value, np.ndarray) else value
 
-        return replace(self, **{each.name: of(getattr(self, each.name)) for each in fields(self)})
+        return of(self)
 
     def as_given(self, given: GivenRows, *, fill_gaps: bool) -> "Filtering":
         """The same for each row of the user's; with `fill_gaps`, for each step without one too."""
@@ -94,8 +97,6 @@ def filtering_of(
     sequence: str | int = 0,
     times: Any = None,
     latents: bool = False,
-    given: GivenRows | None = None,
-    fill_gaps: bool = False,
 ) -> Filtering:
     """What the filter said of one sequence, ready to be written as rows.
 
@@ -106,8 +107,7 @@ def filtering_of(
     `rows` are those of the recording. `filtered` has time as first axis, as `run` gives it; where
     it is one step shorter, the first step was conditioned on (`x0`): its prediction and surprise
     are missing. `times` are of the steps; not given, they count from 0, in seconds where the data
-    have a rate. Where `given` are the user's own rows, it is of these, and with `fill_gaps` of
-    steps without one too.
+    have a rate.
     """
     rows, num_steps = _recorded(dataset, rows)
     surprise = -np.asarray(filtered.bound)
@@ -137,8 +137,7 @@ def filtering_of(
     parts = {name: _shifted(values, num_given) for name, values in parts.items()}
     moments = _latent_moments(filtered.posterior) if latents else ()
     z = [_shifted(values, num_given) for values in moments]
-    found = Filtering(sequence, rows, times, parts, _shifted(surprise, num_given), *z)
-    return found if given is None else found.as_given(given, fill_gaps=fill_gaps)
+    return Filtering(sequence, rows, times, parts, _shifted(surprise, num_given), *z)
 
 
 def require_shape(name: str, values: np.ndarray, dataset: Dataset) -> None:

@@ -33,8 +33,8 @@ from varfilter.media import (
     forecast_rows,
     medium_of,
     new_sequences,
-    step_rows,
 )
+from varfilter.media.rows import filtering_of
 from varfilter.model import AbstractModel
 from varfilter.models import Ensemble, widened
 from varfilter.prediction import (
@@ -112,7 +112,7 @@ class AppliedRun:
     ) -> Iterator[Row]:
         """The rows of the steps from `begin` to `end`: those that were given, and perhaps gaps."""
         part = sequence.steps(begin, end, self.dataset.rows_per_step)
-        return step_rows(
+        found = filtering_of(
             self.dataset,
             part.rows,
             filtered,
@@ -120,9 +120,10 @@ class AppliedRun:
             sequence=sequence.name,
             times=part.times,
             latents=self.latents,
-            given=part.given,
-            fill_gaps=self.fill_gaps,
         )
+        if part.given is not None:
+            found = found.as_given(part.given, fill_gaps=self.fill_gaps)
+        return medium_of(self.dataset).step_rows(self.dataset, found)
 
     def forecast_rows(self, belief: Belief, sequence: str | int, ahead: Ahead) -> Iterator[Row]:
         """How a sequence may go on through the steps `ahead`."""

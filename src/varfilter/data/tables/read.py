@@ -174,7 +174,7 @@ def read_table(
     words = {name: motion.word for name, motion in motions.items() if motion.word != "level"}
     schema = TableSchema(
         kinds_of, layout, clock.seconds(spacing.length), left_out, num_merged, known_inputs, words,
-        None if isinstance(spacing, Even) else spacing,
+        calendar=None if isinstance(spacing, Even) else spacing,
     )  # fmt: skip
     scaling = scaling_of(kinds_of, split_rows["train"].values, words)
     families = _families(kinds_of, words, scaling, split_rows["train"])
