@@ -88,7 +88,7 @@ def fitted(table: Table, variant: str, seed: int, epochs: int | None) -> dict[st
         for _ in train_run(run, dataset):
             pass
         seconds = time.perf_counter() - begin
-        rows = as_columns(filter_data(run, table, levels=BAND, seed=seed, fill_gaps=True))
+        rows = as_columns(filter_data(run, table, levels=BAND, seed=seed))
     return {"seconds": seconds, "motions": dataset.schema.motions, **scored(dataset, rows)}
 
 
