@@ -6,8 +6,8 @@ What the rows of a medium hold, its own file says; here is what all of them have
 import datetime as dt
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -23,6 +23,25 @@ from varfilter.prediction import Predicted
 
 # How far a count, in the user's units, may lie from a whole number by rounding.
 NEARLY_WHOLE = 1e-4
+
+
+class GivenRows(NamedTuple):
+    """The user's own rows of a sequence, where they are not simply its steps.
+
+    `places` are the steps on which they lie, in order; `numbers` say where they stood; `rows` are
+    their values, and `times` their times as they were given.
+    """
+
+    places: np.ndarray
+    numbers: np.ndarray
+    rows: np.ndarray
+    times: np.ndarray
+
+    def steps(self, begin: int, end: int) -> "GivenRows":
+        """Those that lie on the steps from one up to another, which are counted from the first."""
+        first, last = np.searchsorted(self.places, [begin, end])
+        part = GivenRows(*(values[first:last] for values in self))
+        return part._replace(places=part.places - begin)
 
 
 @dataclass(frozen=True)
@@ -43,6 +62,30 @@ class Filtering:
     surprise: np.ndarray
     z_mean: np.ndarray | None = None
     z_std: np.ndarray | None = None
+
+    def at(self, steps: np.ndarray) -> "Filtering":
+        """What was said of some steps, of which any may be there several times."""
+
+        def of(value: Any) -> Any:
+            if isinstance(value, dict):
+                return {name: of(each) for name, each in value.items()}
+            if is_dataclass(value) and not isinstance(value, type):
+                each = {field.name: of(getattr(value, field.name)) for field in fields(value)}
+                return replace(value, **each)
+            return value[steps] if isinstance(value, np.ndarray) else value
+
+        return of(self)
+
+    def as_given(self, given: GivenRows, *, fill_gaps: bool) -> "Filtering":
+        """The same for each row of the user's; with `fill_gaps`, for each step without one too."""
+        gaps = np.zeros(0, np.int64)
+        if fill_gaps:
+            gaps = np.setdiff1d(np.arange(len(self.times)), given.places)
+        steps = np.concatenate([given.places, gaps])
+        order = np.argsort(steps, kind="stable")
+        rows = np.concatenate([given.rows, self.rows[gaps]])[order]
+        times = objects([*given.times, *self.times[gaps]])[order]
+        return replace(self.at(steps[order]), rows=rows, times=times)
 
 
 def filtering_of(
@@ -104,6 +147,15 @@ def require_shape(name: str, values: np.ndarray, dataset: Dataset) -> None:
             f"`{name}` is of observations of shape {values.shape[1:]}; those of {dataset.name!r}"
             f" have {dataset.observation_shape}. Give the data it was made for."
         )
+
+
+def objects(values: Iterable[Any]) -> np.ndarray:
+    """An array of the values as they are: NumPy would make others of dates and of tuples."""
+    values = list(values)
+    found = np.empty(len(values), object)
+    for i, value in enumerate(values):
+        found[i] = value
+    return found
 
 
 def latent_names(filtering: Filtering) -> list[str]:
@@ -185,7 +237,8 @@ def times_from(dataset: Dataset, first: Any, num_steps: int, *, begin: int = 0) 
                 f"The time {str(first)!r} is a date, but {dataset.name!r} has no step in time."
                 " Give the table whose column of dates it comes from, or a number."
             )
-        return first.astype("datetime64[us]") + steps * np.timedelta64(round(length * 1e6), "us")
+        stamp = first.astype("datetime64[us]").astype(np.int64).item()
+        return dataset.schema.spacing.stamps(stamp, steps).astype("datetime64[us]")
     if isinstance(first, bool) or not isinstance(first, int | float | np.number):
         raise TypeError(f"The time must be a number or a `datetime64`; got {kind(first)}.")
     times = first + steps * length

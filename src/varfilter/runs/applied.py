@@ -33,8 +33,8 @@ from varfilter.media import (
     forecast_rows,
     medium_of,
     new_sequences,
-    step_rows,
 )
+from varfilter.media.rows import filtering_of
 from varfilter.model import AbstractModel
 from varfilter.models import Ensemble, widened
 from varfilter.prediction import (
@@ -57,7 +57,8 @@ class AppliedRun:
     `dataset` is what is known of the run's data. `filter` has the inference that was trained, and
     the number of trajectories that was asked for. `num_samples` draws make a prediction, whose
     quantiles are at `levels`; `latents` says whether rows have the latents too. `training_range` is
-    that of the run's data, where it is on record.
+    that of the run's data, where it is on record. `fill_gaps` says whether steps for which there is
+    no row have one too.
     """
 
     dataset: Dataset
@@ -68,6 +69,7 @@ class AppliedRun:
     levels: tuple[float, ...]
     latents: bool
     training_range: TrainingRange | None = None
+    fill_gaps: bool = False
 
     def inspected(
         self, sequences: Iterable[NewSequence], tell: Callable[[str], None]
@@ -101,16 +103,16 @@ class AppliedRun:
             num_samples=self.num_samples, levels=self.levels,
         )  # fmt: skip
 
-    def first_row(self, sequence: NewSequence) -> Row:
-        """Make the row of a first step, of which there is no prediction."""
-        return next(self.rows(sequence, 0, 1, *self._no_steps))
+    def first_rows(self, sequence: NewSequence) -> Iterator[Row]:
+        """Make the rows of a first step, of which there is no prediction."""
+        return self.rows(sequence, 0, 1, *self._no_steps)
 
     def rows(
         self, sequence: NewSequence, begin: int, end: int, filtered: Filtered, predicted: Predicted
     ) -> Iterator[Row]:
-        """The rows of the steps from `begin` to `end`."""
+        """The rows of the steps from `begin` to `end`: those that were given, and perhaps gaps."""
         part = sequence.steps(begin, end, self.dataset.rows_per_step)
-        return step_rows(
+        found = filtering_of(
             self.dataset,
             part.rows,
             filtered,
@@ -119,6 +121,9 @@ class AppliedRun:
             times=part.times,
             latents=self.latents,
         )
+        if part.given is not None:
+            found = found.as_given(part.given, fill_gaps=self.fill_gaps)
+        return medium_of(self.dataset).step_rows(self.dataset, found)
 
     def forecast_rows(self, belief: Belief, sequence: str | int, ahead: Ahead) -> Iterator[Row]:
         """How a sequence may go on through the steps `ahead`."""
@@ -147,6 +152,7 @@ def apply_run(
     spread: float | None = None,
     levels: Sequence[float] = (),
     latents: bool = False,
+    fill_gaps: bool = False,
 ) -> AppliedRun:
     """Load the best checkpoint of a run, ready to filter new data with.
 
@@ -167,7 +173,9 @@ def apply_run(
     model, filter = widened(trained.model, spread), applied_filter(trained.filter, num_particles)
     key = jax.random.key(seed)
     known = TrainingRange.of_record(run.record["data"])
-    return AppliedRun(run.template, model, filter, key, num_samples, levels, latents, known)
+    return AppliedRun(
+        run.template, model, filter, key, num_samples, levels, latents, known, fill_gaps
+    )
 
 
 def applied_filter(trained: AbstractFilter, num_particles: int) -> AbstractFilter:
@@ -199,8 +207,13 @@ def filter_data(
     spread: float | None = None,
     levels: Sequence[float] = (),
     latents: bool = False,
+    fill_gaps: bool = False,
 ) -> Iterator[Row]:
-    """A row for each step of each sequence of `data`, as the run's medium writes them.
+    """A row for each row of a table, or each step of other data, as the run's medium writes them.
+
+    The rows of a table come back in its order, whatever that is, and of two that fall on one step
+    both do, each with its own cells and with what was predicted of the step. With `fill_gaps` they
+    come by sequence and time, and each step without a row has one too.
 
     `num_particles` trajectories are carried (256 for tables, 32 for sound, 16 for music, 8 for
     video; 1 is the paper's filter), and predictions, surprise and latents come from all of them.
@@ -213,10 +226,10 @@ def filter_data(
     """
     applied = apply_run(
         run, seed=seed, num_particles=num_particles, spread=spread,
-        num_samples=num_samples, levels=levels, latents=latents,
+        num_samples=num_samples, levels=levels, latents=latents, fill_gaps=fill_gaps,
     )  # fmt: skip
     sequences = new_sequences(run.template, run.experiment.data, data)
-    return _filtered(applied, applied.inspected(sequences, _warn))
+    return _in_order(_numbered(applied, applied.inspected(sequences, _warn)))
 
 
 def forecast_data(
@@ -286,21 +299,45 @@ def sample_run(
     return np.stack([np.asarray(xs) for xs in made])
 
 
-def _filtered(applied: AppliedRun, sequences: Iterator[NewSequence]) -> Iterator[Row]:
+def _numbered(
+    applied: AppliedRun, sequences: Iterable[NewSequence]
+) -> Iterator[tuple[int | None, Row]]:
+    """The rows of all sequences, each with its number in the data; None: as they come."""
     for sequence in sequences:
-        belief = applied.started(sequence.xs[0])
-        if len(sequence.xs) == 1:
-            yield applied.first_row(sequence)
-        for begin, num_steps, xs, us, mask in _chunks(applied, sequence):
-            belief, *found = _run_predictive(
-                applied.filter, applied.model, xs, applied.key,
-                us=us, mask=mask, belief=belief,
-                num_samples=applied.num_samples, levels=applied.levels,
-            )  # fmt: skip
-            if begin == 1:  # of the first step there is no more than of no step at all
-                yield from applied.rows(sequence, 0, 1, *_first_steps(found, 0))
-            filtered, predicted = _first_steps(found, num_steps)
-            yield from applied.rows(sequence, begin, begin + num_steps, filtered, predicted)
+        numbers = itertools.repeat(None)
+        if sequence.given is not None and not applied.fill_gaps:
+            numbers = map(int, sequence.given.numbers)
+        yield from zip(numbers, _filtered(applied, sequence), strict=False)
+
+
+def _in_order(numbered: Iterable[tuple[int | None, Row]]) -> Iterator[Row]:
+    """The rows by their numbers, each as soon as those before it are there."""
+    waiting: dict[int, Row] = {}
+    following = 0
+    for number, row in numbered:
+        if number is None:
+            yield row
+            continue
+        waiting[number] = row
+        while following in waiting:
+            yield waiting.pop(following)
+            following += 1
+
+
+def _filtered(applied: AppliedRun, sequence: NewSequence) -> Iterator[Row]:
+    belief = applied.started(sequence.xs[0])
+    if len(sequence.xs) == 1:
+        yield from applied.first_rows(sequence)
+    for begin, num_steps, xs, us, mask in _chunks(applied, sequence):
+        belief, *found = _run_predictive(
+            applied.filter, applied.model, xs, applied.key,
+            us=us, mask=mask, belief=belief,
+            num_samples=applied.num_samples, levels=applied.levels,
+        )  # fmt: skip
+        if begin == 1:  # of the first step there is no more than of no step at all
+            yield from applied.rows(sequence, 0, 1, *_first_steps(found, 0))
+        filtered, predicted = _first_steps(found, num_steps)
+        yield from applied.rows(sequence, begin, begin + num_steps, filtered, predicted)
 
 
 def _warn(text: str) -> None:
