@@ -17,8 +17,8 @@ def media(*by_default):
     return pytest.mark.parametrize("medium", [pytest.param(n, marks=m) for n, m in marks.items()])
 
 
-# Sounds and films are drawn as curves and rows, as the table and the songs are; a model of films takes
-# half a minute to compile.
+# Sounds and films are drawn as curves and rows, as the table and the songs are; a model of films
+# takes half a minute to compile.
 @media("table", "music")
 def test_a_browser_shows_the_page_whole_on_every_screen(reported, tmp_path, medium):
     _, page, _ = reported(medium)
