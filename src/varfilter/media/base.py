@@ -105,6 +105,8 @@ class AbstractMedium(ABC):
       the time of a step allows (`benchmarks/applied_cost.py`), and a step of video is large. The
       prior of each step is then `spread` times as wide as it was learned.
     - `inputs` says what `varfilter filter` takes, and `ones` what people call elements that are 1.
+    - `has_alarms`: the elements of a step are columns that mean something by themselves, so that
+      the surprise of each is told, and which of them caused an alarm.
     - `has_keys`: elements are pitches in order, so that a sequence can be moved to another key.
     """
 
@@ -121,6 +123,7 @@ class AbstractMedium(ABC):
     spread: ClassVar[float] = 1.0
     inputs: ClassVar[str] = "a .npy file of rows like those of the data"
     ones: ClassVar[str] = "ones"
+    has_alarms: ClassVar[bool] = False
     has_keys: ClassVar[bool] = False
     gallery: ClassVar[Gallery] = Gallery()
     inspection: ClassVar[Inspection] = Inspection()

@@ -6,7 +6,7 @@ What the rows of a medium hold, its own file says; here is what all of them have
 import datetime as dt
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import equinox as eqx
@@ -23,6 +23,37 @@ from varfilter.prediction import Predicted
 
 # How far a count, in the user's units, may lie from a whole number by rounding.
 NEARLY_WHOLE = 1e-4
+# Standard deviations on either side of the mean between which nine in ten values of a Gaussian lie.
+HALF_BAND = 1.645
+
+
+@dataclass(frozen=True)
+class ColumnSurprises:
+    """How surprising each column was by itself, (steps, columns); NaN where it is missing.
+
+    `alone` is by the past, and `given` by the past and the other columns of the step, in nats.
+    `band` and `band_given`, (steps, columns, 2), are from where to where nine in ten values should
+    lie by the same, in the user's units.
+    """
+
+    alone: np.ndarray
+    given: np.ndarray
+    band: np.ndarray
+    band_given: np.ndarray
+
+
+@dataclass(frozen=True)
+class Alarms:
+    """How rare steps like these are among healthy ones, time first.
+
+    - `p_values`: the probability that a healthy step is as surprising; NaN where nothing was seen.
+    - `flags`: whether that is an alarm, at the rate that was asked for.
+    - `causes`: which columns caused it, and what was expected of them; empty where there is none.
+    """
+
+    p_values: np.ndarray
+    flags: np.ndarray
+    causes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -34,6 +65,8 @@ class Filtering:
       each quantile. `surprise`: in nats. What was not predicted, a first step that was
       conditioned on, is NaN.
     - `z_mean`, `z_std`: (steps, latents) of the posterior of the latent; None if not asked for.
+    - `columns`: what each column was by itself; None if not asked for.
+    - `alarms`: how rare such steps are among healthy ones; None where nothing is known of these.
     """
 
     sequence: str | int
@@ -43,6 +76,8 @@ class Filtering:
     surprise: np.ndarray
     z_mean: np.ndarray | None = None
     z_std: np.ndarray | None = None
+    columns: ColumnSurprises | None = None
+    alarms: Alarms | None = None
 
 
 def filtering_of(
@@ -94,7 +129,11 @@ def filtering_of(
     parts = {name: _shifted(values, num_given) for name, values in parts.items()}
     moments = _latent_moments(filtered.posterior) if latents else ()
     z = [_shifted(values, num_given) for values in moments]
-    return Filtering(sequence, rows, times, parts, _shifted(surprise, num_given), *z)
+    surprise = _shifted(surprise, num_given)
+    found = Filtering(sequence, rows, times, parts, surprise, *z)
+    if predicted is None or predicted.surprises is None:
+        return found
+    return replace(found, columns=_column_surprises(dataset, predicted, num_given))
 
 
 def require_shape(name: str, values: np.ndarray, dataset: Dataset) -> None:
@@ -211,6 +250,34 @@ def _shifted(values: np.ndarray, by: int) -> np.ndarray:
     """The values with `by` missing steps in front."""
     missing = np.full((by, *values.shape[1:]), np.nan, values.dtype)
     return np.concatenate([missing, values])
+
+
+def _column_surprises(dataset: Dataset, predicted: Any, num_given: int) -> ColumnSurprises:
+    found = predicted.surprises
+    values = (
+        np.asarray(found.alone),
+        np.asarray(found.given),
+        _bands(dataset, predicted.mean, predicted.variance),
+        _bands(dataset, found.mean, found.variance),
+    )
+    return ColumnSurprises(*(_shifted(each, num_given) for each in values))
+
+
+def _bands(dataset: Dataset, means: Any, variances: Any) -> np.ndarray:
+    """From where to where nine in ten values lie, by moments in the model's units; ends last."""
+    means, variances = np.asarray(means, np.float64), np.asarray(variances, np.float64)
+    found = means[..., None] + np.array([-HALF_BAND, HALF_BAND]) * np.sqrt(variances)[..., None]
+    for i, (_, family) in enumerate(dataset.column_families):
+        if family.transform is not None and family.transform.log_scale is not None:
+            # Nothing of such a column is below 0: the band of the log-normal of these moments.
+            squared = np.log1p(variances[:, i] / means[:, i] ** 2)
+            spread = np.sqrt(squared)[:, None] * np.array([-HALF_BAND, HALF_BAND])
+            found[:, i] = means[:, i, None] * np.exp(spread - 0.5 * squared[:, None])
+        if family.low is not None or family.high is not None:
+            found[:, i] = np.clip(found[:, i], family.low, family.high)
+    return np.moveaxis(
+        np.stack([restored(dataset, found[..., end]) for end in (0, 1)]), 0, -1
+    ).astype(np.float32)
 
 
 @eqx.filter_jit

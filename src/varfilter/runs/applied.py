@@ -33,8 +33,8 @@ from varfilter.media import (
     forecast_rows,
     medium_of,
     new_sequences,
-    step_rows,
 )
+from varfilter.media.rows import Filtering, filtering_of
 from varfilter.model import AbstractModel
 from varfilter.models import Ensemble, widened
 from varfilter.prediction import (
@@ -46,6 +46,8 @@ from varfilter.prediction import (
     require_levels,
     run_predictive,
 )
+from varfilter.runs.alarms import AlarmRule, calibrated, with_alarms
+from varfilter.runs.calibration import Calibration, Settings, known_calibration
 from varfilter.runs.metrics import TrainingRange, verdict
 from varfilter.runs.run import Run
 
@@ -57,7 +59,8 @@ class AppliedRun:
     `dataset` is what is known of the run's data. `filter` has the inference that was trained, and
     the number of trajectories that was asked for. `num_samples` draws make a prediction, whose
     quantiles are at `levels`; `latents` says whether rows have the latents too. `training_range` is
-    that of the run's data, where it is on record.
+    that of the run's data, where it is on record. `settings` and `step`, of the checkpoint, say
+    by which calibration `alarms` judges the steps; None: nobody does.
     """
 
     dataset: Dataset
@@ -67,7 +70,10 @@ class AppliedRun:
     num_samples: int
     levels: tuple[float, ...]
     latents: bool
-    training_range: TrainingRange | None = None
+    training_range: TrainingRange | None
+    settings: Settings
+    step: int
+    alarms: AlarmRule | None = None
 
     def inspected(
         self, sequences: Iterable[NewSequence], tell: Callable[[str], None]
@@ -83,6 +89,11 @@ class AppliedRun:
             yield sequence
 
     @property
+    def surprises(self) -> bool:
+        """Whether the surprise of each element is told by itself."""
+        return medium_of(self.dataset).has_alarms
+
+    @property
     def num_steps(self) -> int:
         """How many steps one dispatch filters; a shorter sequence is padded to it.
 
@@ -94,10 +105,15 @@ class AppliedRun:
         """The belief after the first observation, which is conditioned on and not scored."""
         return _start(self.filter, self.model, jnp.asarray(x0), self.key)
 
-    def predict(self, belief: Belief, u: np.ndarray | None = None) -> Predicted:
-        """What is expected next, with the run's number of draws; `u` is what is known of it."""
+    def predict(
+        self, belief: Belief, u: np.ndarray | None = None, x: np.ndarray | None = None
+    ) -> Predicted:
+        """What is expected next, with the run's number of draws; `u` is what is known of it.
+
+        `x` is what came, of which only the surprises know.
+        """
         return predict(
-            self.filter, self.model, belief, self.key, u=u,
+            self.filter, self.model, belief, self.key, u=u, x=x if self.surprises else None,
             num_samples=self.num_samples, levels=self.levels,
         )  # fmt: skip
 
@@ -109,8 +125,15 @@ class AppliedRun:
         self, sequence: NewSequence, begin: int, end: int, filtered: Filtered, predicted: Predicted
     ) -> Iterator[Row]:
         """The rows of the steps from `begin` to `end`."""
+        filtering = self.filtering(sequence, begin, end, filtered, predicted)
+        return medium_of(self.dataset).step_rows(self.dataset, filtering)
+
+    def filtering(
+        self, sequence: NewSequence, begin: int, end: int, filtered: Filtered, predicted: Predicted
+    ) -> Filtering:
+        """What was said of the steps from `begin` to `end`, with their alarms."""
         part = sequence.steps(begin, end, self.dataset.rows_per_step)
-        return step_rows(
+        found = filtering_of(
             self.dataset,
             part.rows,
             filtered,
@@ -119,6 +142,22 @@ class AppliedRun:
             times=part.times,
             latents=self.latents,
         )
+        return found if self.alarms is None else self.alarms.judged(found)
+
+    def filterings(self, sequence: NewSequence) -> Iterator[Filtering]:
+        """What is said of a whole sequence, a part of its steps after another."""
+        belief = self.started(sequence.xs[0])
+        if len(sequence.xs) == 1:
+            yield self.filtering(sequence, 0, 1, *self._no_steps)
+        for begin, num_steps, xs, us, mask in _chunks(self, sequence):
+            belief, *found = _run_predictive(
+                self.filter, self.model, xs, self.key, us=us, mask=mask, belief=belief,
+                num_samples=self.num_samples, levels=self.levels, surprises=self.surprises,
+            )  # fmt: skip
+            if begin == 1:  # of the first step there is no more than of no step at all
+                yield self.filtering(sequence, 0, 1, *_first_steps(found, 0))
+            filtered, predicted = _first_steps(found, num_steps)
+            yield self.filtering(sequence, begin, begin + num_steps, filtered, predicted)
 
     def forecast_rows(self, belief: Belief, sequence: str | int, ahead: Ahead) -> Iterator[Row]:
         """How a sequence may go on through the steps `ahead`."""
@@ -134,8 +173,9 @@ class AppliedRun:
     def _no_steps(self) -> tuple[Filtered, Predicted]:
         """What was filtered and predicted in no step at all."""
         return no_steps(
-            self.filter, self.model, self.key, num_samples=self.num_samples, levels=self.levels
-        )
+            self.filter, self.model, self.key,
+            num_samples=self.num_samples, levels=self.levels, surprises=self.surprises,
+        )  # fmt: skip
 
 
 def apply_run(
@@ -167,7 +207,11 @@ def apply_run(
     model, filter = widened(trained.model, spread), applied_filter(trained.filter, num_particles)
     key = jax.random.key(seed)
     known = TrainingRange.of_record(run.record["data"])
-    return AppliedRun(run.template, model, filter, key, num_samples, levels, latents, known)
+    settings = Settings(num_particles, num_samples, spread)
+    return AppliedRun(
+        run.template, model, filter, key, num_samples, levels, latents, known, settings,
+        trained.step,
+    )  # fmt: skip
 
 
 def applied_filter(trained: AbstractFilter, num_particles: int) -> AbstractFilter:
@@ -199,6 +243,7 @@ def filter_data(
     spread: float | None = None,
     levels: Sequence[float] = (),
     latents: bool = False,
+    alarm_rate: float | None = None,
 ) -> Iterator[Row]:
     """A row for each step of each sequence of `data`, as the run's medium writes them.
 
@@ -210,13 +255,40 @@ def filter_data(
     The first step of a sequence is conditioned on, as in training: it has neither prediction nor
     surprise. Every sequence draws from the same seed, so that its numbers do not depend on those
     beside it, and are those of the same lines on standard input.
+
+    A part `alarm_rate` of healthy steps of tables (0.001) raises an alarm, as `calibrate_run` says;
+    0 is for no alarms.
     """
     applied = apply_run(
         run, seed=seed, num_particles=num_particles, spread=spread,
         num_samples=num_samples, levels=levels, latents=latents,
     )  # fmt: skip
+    applied = with_alarms(run, applied, alarm_rate)
     sequences = new_sequences(run.template, run.experiment.data, data)
     return _filtered(applied, applied.inspected(sequences, _warn))
+
+
+def calibrate_run(
+    run: Run,
+    dataset: Dataset | None = None,
+    *,
+    num_particles: int | None = None,
+    num_samples: int | None = None,
+    spread: float | None = None,
+) -> Calibration | None:
+    """How surprising healthy steps are to the filter of these settings, by the validation part.
+
+    It is kept in the run's folder, and found there the next time. `dataset` is the run's own, read
+    again if it is not given. None for data whose columns mean nothing by themselves, and where too
+    few steps were held out.
+    """
+    if not run.medium.has_alarms:
+        return None
+    applied = apply_run(run, num_particles=num_particles, num_samples=num_samples, spread=spread)
+    known = known_calibration(run.folder, applied.settings, applied.step)
+    if known is not None:
+        return known
+    return calibrated(run, applied, run.dataset if dataset is None else dataset)
 
 
 def forecast_data(
@@ -287,20 +359,10 @@ def sample_run(
 
 
 def _filtered(applied: AppliedRun, sequences: Iterator[NewSequence]) -> Iterator[Row]:
+    medium = medium_of(applied.dataset)
     for sequence in sequences:
-        belief = applied.started(sequence.xs[0])
-        if len(sequence.xs) == 1:
-            yield applied.first_row(sequence)
-        for begin, num_steps, xs, us, mask in _chunks(applied, sequence):
-            belief, *found = _run_predictive(
-                applied.filter, applied.model, xs, applied.key,
-                us=us, mask=mask, belief=belief,
-                num_samples=applied.num_samples, levels=applied.levels,
-            )  # fmt: skip
-            if begin == 1:  # of the first step there is no more than of no step at all
-                yield from applied.rows(sequence, 0, 1, *_first_steps(found, 0))
-            filtered, predicted = _first_steps(found, num_steps)
-            yield from applied.rows(sequence, begin, begin + num_steps, filtered, predicted)
+        for filtering in applied.filterings(sequence):
+            yield from medium.step_rows(applied.dataset, filtering)
 
 
 def _warn(text: str) -> None:

@@ -40,14 +40,15 @@ class LiveFilter:
         # Compiled before the first line comes, which should not wait for it.
         missing = np.full(applied.dataset.observation_shape, np.nan, np.float32)
         size = applied.dataset.input_size
-        applied.predict(applied.started(missing), np.zeros(size, np.float32) if size else None)
+        known = np.zeros(size, np.float32) if size else None
+        applied.predict(applied.started(missing), known, missing)
         for step in self._steps(lines):
             sequence = self._sequence([step])
             if step.sequence not in self._beliefs:
                 self._fold(step.sequence, sequence)
                 yield applied.first_row(sequence)
                 continue
-            predicted = applied.predict(self._beliefs[step.sequence], step.u)
+            predicted = applied.predict(self._beliefs[step.sequence], step.u, sequence.xs[0])
             found = (self._fold(step.sequence, sequence), predicted)
             filtered, predicted = jax.tree.map(lambda leaf: np.asarray(leaf)[None], found)
             yield next(applied.rows(sequence, 0, 1, filtered, predicted))

@@ -1,0 +1,175 @@
+"""Alarms: which steps are too rare for healthy ones, which columns caused it, what was expected.
+
+How rare a step is, the calibration says, which is made once of the validation part of a run's data
+and kept in its folder.
+"""
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import jax
+import numpy as np
+
+from varfilter.data.dataset import Dataset
+from varfilter.media import NewSequence
+from varfilter.media.rows import Alarms, Filtering
+from varfilter.runs.calibration import (
+    Calibration,
+    keep_calibration,
+    known_calibration,
+    rarities,
+    scores,
+)
+from varfilter.runs.run import Run
+
+if TYPE_CHECKING:
+    from varfilter.runs.applied import AppliedRun
+
+# The part of healthy steps that may raise an alarm, unless another is asked for.
+DEFAULT_RATE = 0.001
+# How many columns the cause of an alarm names.
+MOST_NAMED = 3
+# How many validated steps say what is healthy: more would take longer than they are worth.
+MOST_CALIBRATED = 10_000
+
+
+@dataclass(frozen=True)
+class AlarmRule:
+    """An alarm where a step is so surprising that a part `rate` of healthy ones would be."""
+
+    calibration: Calibration
+    rate: float
+    dataset: Dataset
+
+    def judged(self, filtering: Filtering) -> Filtering:
+        """What was filtered, with its alarms; each step is judged by itself."""
+        columns = filtering.columns
+        assert columns is not None
+        known = self.calibration
+        alone, given = rarities(known.alone, known.given, columns)
+        p_values = known.rarest(scores(alone, given))
+        flags = p_values <= self.rate
+        causes = tuple(
+            self._cause(filtering, t, alone[t], given[t]) if flags[t] else ""
+            for t in range(len(flags))
+        )
+        return replace(filtering, alarms=Alarms(p_values, flags, causes))
+
+    @property
+    def note(self) -> str | None:
+        """That a rate is smaller than one in all steps that were validated; None if it is not."""
+        count = self.calibration.num_steps
+        if self.rate * count >= 1.0:
+            return None
+        return (
+            f"`alarm_rate` is {self.rate:g}, less than one in the {count:,} steps that alarms were"
+            " calibrated on: what is so rare was never seen, and its tail is extrapolated. For a"
+            f" rate that was seen, give {1 / count:.2g} or more, or train with more rows."
+        )
+
+    def _cause(self, filtering: Filtering, t: int, alone: np.ndarray, given: np.ndarray) -> str:
+        """The columns that caused the alarm of a step, and what was expected of them.
+
+        First the one that the others and the past say the most against. A column beside one that
+        is wrong seems wrong itself, given that one; so others are named for their own past alone.
+        """
+        columns = filtering.columns
+        assert columns is not None
+        by_others = np.nanmin(given) <= np.nanmin(alone)
+        first = int(np.nanargmax(columns.given[t]) if by_others else np.nanargmin(alone))
+        rest = [int(i) for i in np.argsort(alone) if alone[i] <= self.rate and i != first]
+        texts = []
+        for i in [first, *rest][:MOST_NAMED]:
+            is_given = i == first and given[i] <= alone[i]
+            band = (columns.band_given if is_given else columns.band)[t, i]
+            text = self._expected(i, filtering.rows[t, i], *band)
+            texts.append(f"{text} by the other columns" if is_given else text)
+        more = 1 + len(rest) - len(texts)
+        return "; ".join([*texts, f"{more} more"] if more else texts)
+
+    def _expected(self, column: int, value: float, low: float, high: float) -> str:
+        name, family = self.dataset.column_families[column]
+        # As many digits as tell the ends of the band apart.
+        width = float(high) - float(low)
+        digits = 0 if family.has_levels or not width > 0 else 1 - int(np.floor(np.log10(width)))
+        shown = [_number(float(each), digits) for each in (value, low, high)]
+        band = shown[1] if shown[1] == shown[2] else f"{shown[1]} to {shown[2]}"
+        return f"{name}: {shown[0]}, expected {band}"
+
+
+def with_alarms(run: Run, applied: "AppliedRun", rate: float | None = None) -> "AppliedRun":
+    """The same with alarms at this rate, by what is healthy in the run's validation data.
+
+    A warning says so where these are not at hand, and were not before.
+    """
+    asked = DEFAULT_RATE if rate is None else require_rate(rate)
+    if not (asked and applied.surprises):
+        return applied
+    known = known_calibration(run.folder, applied.settings, applied.step)
+    reason = "Too few steps of it were observed."
+    if known is None:
+        try:
+            dataset = run.dataset
+        except (ValueError, OSError) as error:
+            reason = str(error)
+        else:
+            known = calibrated(run, applied, dataset)
+    if known is None:
+        warnings.warn(
+            "There are no alarms (p_value, alarm, alarm_cause), which are set by the validation"
+            f" part of the run's data for this number of trajectories and of draws. {reason}",
+            stacklevel=3,
+        )
+        return applied
+    rule = AlarmRule(known, asked, applied.dataset)
+    if rate is not None and rule.note is not None:
+        warnings.warn(rule.note, stacklevel=3)
+    return replace(applied, alarms=rule)
+
+
+def calibrated(run: Run, applied: "AppliedRun", dataset: Dataset) -> Calibration | None:
+    """Calibrate a filter on the validation part of a run's data, and keep it in the run's folder.
+
+    None where too few steps of it were observed. All randomness is of one seed, so that a
+    calibration does not depend on who asked for it first.
+    """
+    applied = replace(applied, key=jax.random.key(0), alarms=None)
+    found = (part for sequence in _validated(dataset) for part in applied.filterings(sequence))
+    columns = applied.dataset.columns
+    known = Calibration.of(applied.settings, applied.step, columns, found)
+    if known is not None:
+        keep_calibration(run.folder, known)
+    return known
+
+
+def _validated(dataset: Dataset) -> Iterator[NewSequence]:
+    """The sequences of the validation part, up to as many steps as are worth the time."""
+    left = MOST_CALIBRATED
+    for number in range(len(dataset.valid)):
+        rows = np.asarray(dataset.valid[number][:left])
+        xs = dataset.observations(rows)
+        us = dataset.known("valid", number)
+        times = np.arange(len(xs))
+        yield NewSequence(number, rows, xs, times, None if us is None else us[: len(xs)])
+        left -= len(rows)
+        if left < 2:
+            return
+
+
+def require_rate(rate: float) -> float:
+    """Refuse a rate of alarms that is no part of the steps; 0 is for none."""
+    if isinstance(rate, bool) or not 0.0 <= rate < 1.0:
+        raise ValueError(
+            f"`alarm_rate` must be the part of healthy steps that may raise an alarm, such as"
+            f" 0.001, or 0 for no alarms; got {rate}."
+        )
+    return float(rate)
+
+
+def _number(value: float, digits: int) -> str:
+    """A number as people write it; only what is very large or small has an exponent."""
+    if abs(value) >= 1e7 or digits > 6:
+        return f"{value:.4g}"
+    return f"{round(value, max(digits, 0)) + 0.0:.{max(digits, 0)}f}"
