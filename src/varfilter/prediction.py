@@ -39,7 +39,7 @@ class ElementSurprises(eqx.Module):
 
     `alone` is -log p(x_k | x_<t), by the past; `given` is -log p(x_k | x_<t, the others of x_t),
     which also sees what does not go together. `mean` and `variance` are what was to be expected
-    of the element, given the others.
+    of the element, given the others. For families whose elements are independent given z_t.
     """
 
     alone: Float[Array, " *event"]

@@ -31,11 +31,13 @@ HALF_BAND = 1.645
 class ColumnSurprises:
     """How surprising each column was by itself, (steps, columns); NaN where it is missing.
 
-    `alone` is by the past, and `given` by the past and the other columns of the step, in nats.
-    `band` and `band_given`, (steps, columns, 2), are from where to where nine in ten values should
-    lie by the same, in the user's units.
+    `nats` is -log p(x) by the past. `alone` is the same less 1/2 log of the variance of the
+    prediction: a wide prediction, as after a gap, is not alarming by itself. `given` is such an
+    excess by the past and the other columns of the step. `band` and `band_given`, (steps, columns,
+    2), are from where to where nine in ten values should lie by these, in the user's units.
     """
 
+    nats: np.ndarray
     alone: np.ndarray
     given: np.ndarray
     band: np.ndarray
@@ -254,9 +256,18 @@ def _shifted(values: np.ndarray, by: int) -> np.ndarray:
 
 def _column_surprises(dataset: Dataset, predicted: Any, num_given: int) -> ColumnSurprises:
     found = predicted.surprises
+    # No prediction is narrower than the distance of two levels of what has levels.
+    levels = np.array(
+        [1.0 if family.is_binary else family.width or 0.0 for _, family in dataset.column_families]
+    )
+
+    def excess(nats: Any, variances: Any) -> np.ndarray:
+        return np.asarray(nats) - 0.5 * np.log(np.asarray(variances, np.float64) + levels**2)
+
     values = (
         np.asarray(found.alone),
-        np.asarray(found.given),
+        excess(found.alone, predicted.variance),
+        excess(found.given, found.variance),
         _bands(dataset, predicted.mean, predicted.variance),
         _bands(dataset, found.mean, found.variance),
     )

@@ -212,7 +212,7 @@ class TableMedium(AbstractMedium):
         """
         parts = dict(filtering.parts)
         if filtering.columns is not None:
-            parts["surprise"] = filtering.columns.alone
+            parts["surprise"] = filtering.columns.nats
         alarms = filtering.alarms
         own = ["surprise"] if alarms is None else ["surprise", "p_value", "alarm", "alarm_cause"]
         wanted = [*own, *(f"{name}_{part}" for name in dataset.columns for part in parts)]

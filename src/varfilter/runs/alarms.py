@@ -16,11 +16,10 @@ from varfilter.data.dataset import Dataset
 from varfilter.media import NewSequence
 from varfilter.media.rows import Alarms, Filtering
 from varfilter.runs.calibration import (
+    FEWEST_VALUES,
     Calibration,
     keep_calibration,
     known_calibration,
-    rarities,
-    scores,
 )
 from varfilter.runs.run import Run
 
@@ -47,9 +46,7 @@ class AlarmRule:
         """What was filtered, with its alarms; each step is judged by itself."""
         columns = filtering.columns
         assert columns is not None
-        known = self.calibration
-        alone, given = rarities(known.alone, known.given, columns)
-        p_values = known.rarest(scores(alone, given))
+        p_values, alone, given = self.calibration.judged(columns)
         flags = p_values <= self.rate
         causes = tuple(
             self._cause(filtering, t, alone[t], given[t]) if flags[t] else ""
@@ -84,7 +81,7 @@ class AlarmRule:
         for i in [first, *rest][:MOST_NAMED]:
             is_given = i == first and given[i] <= alone[i]
             band = (columns.band_given if is_given else columns.band)[t, i]
-            text = self._expected(i, filtering.rows[t, i], *band)
+            text = self._expected(i, *map(float, (filtering.rows[t, i], *band)))
             texts.append(f"{text} by the other columns" if is_given else text)
         more = 1 + len(rest) - len(texts)
         return "; ".join([*texts, f"{more} more"] if more else texts)
@@ -92,9 +89,9 @@ class AlarmRule:
     def _expected(self, column: int, value: float, low: float, high: float) -> str:
         name, family = self.dataset.column_families[column]
         # As many digits as tell the ends of the band apart.
-        width = float(high) - float(low)
+        width = high - low
         digits = 0 if family.has_levels or not width > 0 else 1 - int(np.floor(np.log10(width)))
-        shown = [_number(float(each), digits) for each in (value, low, high)]
+        shown = [_number(each, digits) for each in (value, low, high)]
         band = shown[1] if shown[1] == shown[2] else f"{shown[1]} to {shown[2]}"
         return f"{name}: {shown[0]}, expected {band}"
 
@@ -104,7 +101,7 @@ def with_alarms(run: Run, applied: "AppliedRun", rate: float | None = None) -> "
 
     A warning says so where these are not at hand, and were not before.
     """
-    asked = DEFAULT_RATE if rate is None else require_rate(rate)
+    asked = require_rate(rate)
     if not (asked and applied.surprises):
         return applied
     known = known_calibration(run.folder, applied.settings, applied.step)
@@ -113,13 +110,13 @@ def with_alarms(run: Run, applied: "AppliedRun", rate: float | None = None) -> "
         try:
             dataset = run.dataset
         except (ValueError, OSError) as error:
-            reason = str(error)
+            reason = f"{str(error).partition('. ')[0].rstrip('.')}."
         else:
             known = calibrated(run, applied, dataset)
     if known is None:
         warnings.warn(
-            "There are no alarms (p_value, alarm, alarm_cause), which are set by the validation"
-            f" part of the run's data for this number of trajectories and of draws. {reason}",
+            "There are no alarms: they are set by the validation part of the run's data, for the"
+            f" trajectories and draws that are asked for. {reason}",
             stacklevel=3,
         )
         return applied
@@ -135,6 +132,8 @@ def calibrated(run: Run, applied: "AppliedRun", dataset: Dataset) -> Calibration
     None where too few steps of it were observed. All randomness is of one seed, so that a
     calibration does not depend on who asked for it first.
     """
+    if len(dataset.valid.values) < FEWEST_VALUES:  # known without a filter
+        return None
     applied = replace(applied, key=jax.random.key(0), alarms=None)
     found = (part for sequence in _validated(dataset) for part in applied.filterings(sequence))
     columns = applied.dataset.columns
@@ -158,12 +157,14 @@ def _validated(dataset: Dataset) -> Iterator[NewSequence]:
             return
 
 
-def require_rate(rate: float) -> float:
-    """Refuse a rate of alarms that is no part of the steps; 0 is for none."""
-    if isinstance(rate, bool) or not 0.0 <= rate < 1.0:
+def require_rate(rate: float | None) -> float:
+    """The rate of alarms, or the default; what is no part of the steps is refused."""
+    if rate is None:
+        return DEFAULT_RATE
+    if not 0.0 <= rate < 1.0:
         raise ValueError(
-            f"`alarm_rate` must be the part of healthy steps that may raise an alarm, such as"
-            f" 0.001, or 0 for no alarms; got {rate}."
+            "`alarm_rate` must be the part of healthy steps that may raise an alarm, such as"
+            f" {DEFAULT_RATE}, or 0 for no alarms; got {rate}."
         )
     return float(rate)
 

@@ -46,7 +46,7 @@ from varfilter.prediction import (
     require_levels,
     run_predictive,
 )
-from varfilter.runs.alarms import AlarmRule, calibrated, with_alarms
+from varfilter.runs.alarms import AlarmRule, calibrated, require_rate, with_alarms
 from varfilter.runs.calibration import Calibration, Settings, known_calibration
 from varfilter.runs.metrics import TrainingRange, verdict
 from varfilter.runs.run import Run
@@ -263,9 +263,19 @@ def filter_data(
         run, seed=seed, num_particles=num_particles, spread=spread,
         num_samples=num_samples, levels=levels, latents=latents,
     )  # fmt: skip
-    applied = with_alarms(run, applied, alarm_rate)
+    require_rate(alarm_rate)
     sequences = new_sequences(run.template, run.experiment.data, data)
-    return _filtered(applied, applied.inspected(sequences, _warn))
+    sequences = applied.inspected(sequences, _warn)
+
+    def rows() -> Iterator[Row]:
+        judging = None
+        for sequence in sequences:
+            if judging is None:  # only of data that were read: it may take its time
+                judging = with_alarms(run, applied, alarm_rate)
+            for filtering in judging.filterings(sequence):
+                yield from run.medium.step_rows(run.template, filtering)
+
+    return rows()
 
 
 def calibrate_run(
@@ -356,13 +366,6 @@ def sample_run(
         for model, key, us in zip(models, keys, known, strict=False)
     )
     return np.stack([np.asarray(xs) for xs in made])
-
-
-def _filtered(applied: AppliedRun, sequences: Iterator[NewSequence]) -> Iterator[Row]:
-    medium = medium_of(applied.dataset)
-    for sequence in sequences:
-        for filtering in applied.filterings(sequence):
-            yield from medium.step_rows(applied.dataset, filtering)
 
 
 def _warn(text: str) -> None:

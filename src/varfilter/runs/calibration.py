@@ -1,9 +1,10 @@
 """How surprising healthy steps are, column by column: the tails that alarms are judged by.
 
 Each column is judged twice: by the past alone, and by the past and the other columns of its step,
-which also sees what does not go together. A step of which cells are missing has fewer chances to be
-rare, and is not misjudged for having fewer terms. Beyond what was seen a tail is a generalised
-Pareto distribution (Pickands 1975).
+which also sees what does not go together. What counts is the excess over what a prediction of the
+same spread costs, so that a wide one is not alarming by itself. A step of which cells are missing
+has fewer chances to be rare, and is not misjudged for having fewer terms. Beyond what was seen a
+tail is a generalised Pareto distribution (Pickands 1975).
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,6 +28,8 @@ TAIL, FEWEST_IN_TAIL = 0.1, 10
 # the tail of Gaussian surprises has it.
 PRIOR_WEIGHT = 20
 HEAVIEST = 0.5
+# Nats below which no excess counts: a column that never changed is not alarming by a rounding.
+SMALLEST = 0.05
 # The part below the tail is kept at so many places.
 NUM_KNOTS = 50
 
@@ -61,13 +64,14 @@ class Tail:
         excess = beyond - below[-1]
         mean = float(excess.mean())
         weighted = float(np.mean(excess * (count - 1 - np.arange(count)) / (count - 1)))
-        if not mean > 0.0:  # a column that never surprises: all of them lie at one place
-            return Tail(_knots(below), count / len(values), 1e-6, 0.0, len(values))
-        shape = 2.0 - mean / max(mean - 2.0 * weighted, 1e-12 * mean)
-        shape = float(np.clip(shape * count / (count + PRIOR_WEIGHT), 0.0, HEAVIEST))
-        return Tail(_knots(below), count / len(values), mean * (1.0 - shape), shape, len(values))
+        shape = 0.0
+        if mean > SMALLEST:
+            shape = 2.0 - mean / max(mean - 2.0 * weighted, 1e-6 * mean)
+            shape = float(np.clip(shape * count / (count + PRIOR_WEIGHT), 0.0, HEAVIEST))
+        scale = max(mean, SMALLEST) * (1.0 - shape)
+        return Tail(_knots(below), count / len(values), scale, shape, len(values))
 
-    def __call__(self, surprise: np.ndarray) -> np.ndarray:
+    def __call__(self, surprise: Any) -> np.ndarray:
         """The probability that a healthy value is as surprising; NaN for NaN."""
         surprise = np.asarray(surprise, np.float64)
         excess = np.maximum(surprise - self.knots[-1], 0.0) / self.scale
@@ -120,16 +124,20 @@ class Calibration:
             tuple(map(Tail.of, np.concatenate([getattr(each, name) for each in found]).T))
             for name in ("alone", "given")
         )
-        every = np.concatenate([scores(*rarities(alone, given, each)) for each in found])
+        every = np.concatenate([_scores(*_rarities(alone, given, each)) for each in found])
         rarest = Tail.of(every)
         if rarest is None:
             return None
         num_steps = int(np.isfinite(every).sum())
         return Calibration(settings, step, tuple(columns), alone, given, rarest, num_steps)
 
-    def p_values(self, columns: ColumnSurprises) -> np.ndarray:
-        """The probability that a healthy step is as surprising; NaN where nothing is seen of it."""
-        return self.rarest(scores(*rarities(self.alone, self.given, columns)))
+    def judged(self, columns: ColumnSurprises) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(p-values of the steps; how rare each column is, by the past; and given the others).
+
+        NaN where nothing was seen.
+        """
+        alone, given = _rarities(self.alone, self.given, columns)
+        return self.rarest(_scores(alone, given)), alone, given
 
     def as_json(self) -> dict[str, Any]:
         """The calibration as plain JSON."""
@@ -199,7 +207,7 @@ def _knots(values: np.ndarray) -> tuple[float, ...]:
     return tuple(np.quantile(values, np.linspace(0.0, 1.0, NUM_KNOTS)).tolist())
 
 
-def rarities(
+def _rarities(
     alone: Sequence[Tail | None], given: Sequence[Tail | None], columns: ColumnSurprises
 ) -> tuple[np.ndarray, np.ndarray]:
     """How rare each column is among healthy ones, by the past, and given the others too."""
@@ -215,7 +223,7 @@ def rarities(
     return rarity(alone, columns.alone), rarity(given, columns.given)
 
 
-def scores(alone: np.ndarray, given: np.ndarray) -> np.ndarray:
+def _scores(alone: np.ndarray, given: np.ndarray) -> np.ndarray:
     """-log(1 - (1 - p)^n), p the least of the n rarities of a step; NaN where there are none."""
     both = np.concatenate([alone, given], axis=1)
     count = np.isfinite(both).sum(axis=1)
