@@ -115,6 +115,8 @@ def test_a_cause_names_the_column_and_what_was_expected(rule):
     # Neither is rare by itself; 1.5 and -1.5 do not go together.
     assert alarms.causes[2] == "hot: 1.5, expected -1.9 to -0.9 by the other columns"
     assert alarms.causes[3].startswith("on: 9, expected -2 to 2")
+    assert alarms.columns.argmax(axis=1).tolist() == [0, 0, 0, 2]
+    assert alarms.columns.sum(axis=1).tolist() == [0, 1, 1, 1]
     assert alarms.p_values[1] < alarms.p_values[2] < 0.01 < alarms.p_values[0]
 
 

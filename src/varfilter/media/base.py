@@ -338,6 +338,12 @@ class AbstractMedium(ABC):
         """The part of an inspected sequence that is drawn: all of it."""
         return sequence
 
+    def draw_filtering(
+        self, dataset: Dataset, filtering: Filtering, fan: Any = None, *, width: float
+    ) -> Figure:
+        """Draw what was filtered with its alarms, and a fan of what may follow; tables alone."""
+        raise TypeError(f"{type(self).__name__} has no alarms to draw.")
+
     def draw_sequence(self, dataset: Dataset, sequence: Any, width: float) -> Figure:
         """Draw a filtered sequence; the most surprising steps are marked."""
         from varfilter.plots import datasets, figures

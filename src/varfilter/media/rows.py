@@ -5,7 +5,7 @@ What the rows of a medium hold, its own file says; here is what all of them have
 
 import datetime as dt
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -51,11 +51,13 @@ class Alarms:
     - `p_values`: the probability that a healthy step is as surprising; NaN where nothing was seen.
     - `flags`: whether that is an alarm, at the rate that was asked for.
     - `causes`: which columns caused it, and what was expected of them; empty where there is none.
+    - `columns`: (steps, columns), whether a column is one of these.
     """
 
     p_values: np.ndarray
     flags: np.ndarray
-    causes: tuple[str, ...]
+    causes: np.ndarray
+    columns: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,18 @@ class Filtering:
     z_std: np.ndarray | None = None
     columns: ColumnSurprises | None = None
     alarms: Alarms | None = None
+
+    def steps(self, begin: int, end: int) -> "Filtering":
+        """The part from one step up to another, without the latents."""
+        part = slice(begin, end)
+        columns, alarms = self.columns, self.alarms
+        if columns is not None:
+            columns = ColumnSurprises(*(values[part] for values in vars(columns).values()))
+        if alarms is not None:
+            alarms = Alarms(*(values[part] for values in vars(alarms).values()))
+        parts = {name: values[part] for name, values in self.parts.items()}
+        known = self.rows[part], self.times[part], parts, self.surprise[part]
+        return Filtering(self.sequence, *known, columns=columns, alarms=alarms)
 
 
 def filtering_of(
@@ -130,12 +144,36 @@ def filtering_of(
         }
     parts = {name: _shifted(values, num_given) for name, values in parts.items()}
     moments = _latent_moments(filtered.posterior) if latents else ()
-    z = [_shifted(values, num_given) for values in moments]
+    z: Any = [_shifted(values, num_given) for values in moments]
     surprise = _shifted(surprise, num_given)
     found = Filtering(sequence, rows, times, parts, surprise, *z)
     if predicted is None or predicted.surprises is None:
         return found
     return replace(found, columns=_column_surprises(dataset, predicted, num_given))
+
+
+def joined(filterings: Sequence[Filtering]) -> Filtering:
+    """What was said of a sequence, part after part, as one; without the latents."""
+    first = filterings[0]
+
+    def whole(values: Callable[[Filtering], Any]) -> np.ndarray:
+        return np.concatenate([values(each) for each in filterings])
+
+    def fields(name: str) -> list[np.ndarray]:
+        return [
+            whole(lambda each, field=field: getattr(getattr(each, name), field))
+            for field in vars(getattr(first, name))
+        ]
+
+    return Filtering(
+        first.sequence,
+        whole(lambda each: each.rows),
+        whole(lambda each: each.times),
+        {name: whole(lambda each, name=name: each.parts[name]) for name in first.parts},
+        whole(lambda each: each.surprise),
+        columns=None if first.columns is None else ColumnSurprises(*fields("columns")),
+        alarms=None if first.alarms is None else Alarms(*fields("alarms")),
+    )
 
 
 def require_shape(name: str, values: np.ndarray, dataset: Dataset) -> None:

@@ -227,7 +227,7 @@ class TableMedium(AbstractMedium):
             if alarms is not None:
                 row[names["p_value"]] = alarms.p_values[t]
                 row[names["alarm"]] = int(alarms.flags[t])
-                row[names["alarm_cause"]] = alarms.causes[t]
+                row[names["alarm_cause"]] = str(alarms.causes[t])
             yield row | {names[name]: v for name, v in latent_row(filtering, t).items()}
 
     def forecast_rows(
@@ -274,6 +274,27 @@ class TableMedium(AbstractMedium):
         from varfilter.plots.datasets import lines
 
         return lines(page, dataset, shown)
+
+    def draw_filtering(
+        self, dataset: Dataset, filtering: Filtering, fan: Any = None, *, width: float
+    ) -> Figure:
+        """Draw a panel for each column in its own unit: values, bands, alarms, and a fan.
+
+        `filtering` has the quantiles at 0.05 and 0.95; `fan` is (times, low, middle, high).
+        """
+        from varfilter.plots.bands import Band, draw_bands
+
+        parts, alarms = filtering.parts, filtering.alarms
+        band = Band(filtering.times, parts["mean"], parts["q05"], parts["q95"])
+        return draw_bands(
+            dataset,
+            filtering.rows,
+            band,
+            alarms=None if alarms is None else alarms.columns,
+            fan=None if fan is None else Band(*fan),
+            time=_names(dataset, [])["time"],
+            width=width,
+        )
 
     def draw_sequence(self, dataset: Dataset, sequence: Any, width: float) -> Figure:
         """Draw a panel for each column: its values, their prediction, and the band of it."""

@@ -48,11 +48,11 @@ class AlarmRule:
         assert columns is not None
         p_values, alone, given = self.calibration.judged(columns)
         flags = p_values <= self.rate
-        causes = tuple(
-            self._cause(filtering, t, alone[t], given[t]) if flags[t] else ""
-            for t in range(len(flags))
-        )
-        return replace(filtering, alarms=Alarms(p_values, flags, causes))
+        named, causes = np.zeros(alone.shape, bool), [""] * len(flags)
+        for t in np.flatnonzero(flags).tolist():
+            found = self._causing(columns.given[t], alone[t], given[t])
+            causes[t], named[t, found] = self._cause(filtering, t, found, alone[t], given[t]), True
+        return replace(filtering, alarms=Alarms(p_values, flags, np.array(causes, str), named))
 
     @property
     def note(self) -> str | None:
@@ -66,24 +66,30 @@ class AlarmRule:
             f" rate that was seen, give {1 / count:.2g} or more, or train with more rows."
         )
 
-    def _cause(self, filtering: Filtering, t: int, alone: np.ndarray, given: np.ndarray) -> str:
-        """The columns that caused the alarm of a step, and what was expected of them.
+    def _causing(self, nats: np.ndarray, alone: np.ndarray, given: np.ndarray) -> list[int]:
+        """The columns that caused the alarm of a step, first the one with the most against it.
 
-        First the one that the others and the past say the most against. A column beside one that
-        is wrong seems wrong itself, given that one; so others are named for their own past alone.
+        A column beside one that is wrong seems wrong itself, given that one. So the first is the
+        one that its past and the others say the most against, in nats; and others are named for
+        their own past alone.
         """
+        by_others = np.nanmin(given) <= np.nanmin(alone)
+        first = int(np.nanargmax(nats) if by_others else np.nanargmin(alone))
+        return [first, *(int(i) for i in np.argsort(alone) if alone[i] <= self.rate and i != first)]
+
+    def _cause(
+        self, filtering: Filtering, t: int, found: list[int], alone: np.ndarray, given: np.ndarray
+    ) -> str:
+        """What these columns were, and what was expected of them."""
         columns = filtering.columns
         assert columns is not None
-        by_others = np.nanmin(given) <= np.nanmin(alone)
-        first = int(np.nanargmax(columns.given[t]) if by_others else np.nanargmin(alone))
-        rest = [int(i) for i in np.argsort(alone) if alone[i] <= self.rate and i != first]
         texts = []
-        for i in [first, *rest][:MOST_NAMED]:
-            is_given = i == first and given[i] <= alone[i]
+        for place, i in enumerate(found[:MOST_NAMED]):
+            is_given = place == 0 and given[i] <= alone[i]
             band = (columns.band_given if is_given else columns.band)[t, i]
             text = self._expected(i, *map(float, (filtering.rows[t, i], *band)))
             texts.append(f"{text} by the other columns" if is_given else text)
-        more = 1 + len(rest) - len(texts)
+        more = len(found) - len(texts)
         return "; ".join([*texts, f"{more} more"] if more else texts)
 
     def _expected(self, column: int, value: float, low: float, high: float) -> str:
@@ -96,10 +102,13 @@ class AlarmRule:
         return f"{name}: {shown[0]}, expected {band}"
 
 
-def with_alarms(run: Run, applied: "AppliedRun", rate: float | None = None) -> "AppliedRun":
+def with_alarms(
+    run: Run, applied: "AppliedRun", rate: float | None = None, dataset: Dataset | None = None
+) -> "AppliedRun":
     """The same with alarms at this rate, by what is healthy in the run's validation data.
 
-    A warning says so where these are not at hand, and were not before.
+    They are those of `dataset`, or read again; a warning says so where they are not at hand, and
+    were not before.
     """
     asked = require_rate(rate)
     if not (asked and applied.surprises):
@@ -108,7 +117,7 @@ def with_alarms(run: Run, applied: "AppliedRun", rate: float | None = None) -> "
     reason = "Too few steps of it were observed."
     if known is None:
         try:
-            dataset = run.dataset
+            dataset = run.dataset if dataset is None else dataset
         except (ValueError, OSError) as error:
             reason = f"{str(error).partition('. ')[0].rstrip('.')}."
         else:

@@ -38,6 +38,7 @@ from varfilter.media.rows import Filtering, filtering_of
 from varfilter.model import AbstractModel
 from varfilter.models import Ensemble, widened
 from varfilter.prediction import (
+    Forecast,
     Predicted,
     forecast,
     generate,
@@ -159,14 +160,25 @@ class AppliedRun:
             filtered, predicted = _first_steps(found, num_steps)
             yield self.filtering(sequence, begin, begin + num_steps, filtered, predicted)
 
-    def forecast_rows(self, belief: Belief, sequence: str | int, ahead: Ahead) -> Iterator[Row]:
-        """How a sequence may go on through the steps `ahead`."""
+    def last_belief(self, sequence: NewSequence) -> Belief:
+        """The belief after the last step of a sequence."""
+        belief = self.started(sequence.xs[0])
+        for _, _, xs, us, mask in _chunks(self, sequence):
+            belief, _ = _run(self.filter, self.model, xs, self.key, us=us, mask=mask, belief=belief)
+        return belief
+
+    def forecast(self, belief: Belief, ahead: Ahead) -> Forecast:
+        """Draw futures through the steps `ahead`."""
         # As a stream's own: the same each time it is asked for at this step.
         key = jax.random.fold_in(jax.random.fold_in(self.key, belief.t), 0xF0)
-        found = forecast(
+        return forecast(
             self.filter, self.model, belief, len(ahead.times), key,
             us=ahead.us, num_samples=self.num_samples, levels=self.levels,
         )  # fmt: skip
+
+    def forecast_rows(self, belief: Belief, sequence: str | int, ahead: Ahead) -> Iterator[Row]:
+        """How a sequence may go on through the steps `ahead`."""
+        found = self.forecast(belief, ahead)
         return forecast_rows(self.dataset, found, sequence=sequence, times=ahead.times)
 
     @functools.cached_property
@@ -244,6 +256,7 @@ def filter_data(
     levels: Sequence[float] = (),
     latents: bool = False,
     alarm_rate: float | None = None,
+    dataset: Dataset | None = None,
 ) -> Iterator[Row]:
     """A row for each step of each sequence of `data`, as the run's medium writes them.
 
@@ -257,7 +270,7 @@ def filter_data(
     beside it, and are those of the same lines on standard input.
 
     A part `alarm_rate` of healthy steps of tables (0.001) raises an alarm, as `calibrate_run` says;
-    0 is for no alarms.
+    0 is for no alarms. `dataset` is the run's own, for data that cannot be read again.
     """
     applied = apply_run(
         run, seed=seed, num_particles=num_particles, spread=spread,
@@ -271,7 +284,7 @@ def filter_data(
         judging = None
         for sequence in sequences:
             if judging is None:  # only of data that were read: it may take its time
-                judging = with_alarms(run, applied, alarm_rate)
+                judging = with_alarms(run, applied, alarm_rate, dataset)
             for filtering in judging.filterings(sequence):
                 yield from run.medium.step_rows(run.template, filtering)
 
@@ -337,7 +350,7 @@ def forecast_data(
             if naive is not None:  # once, and only of data that were read
                 _warn(naive)
                 naive = None
-            yield from applied.forecast_rows(_last_belief(applied, sequence), sequence.name, ahead)
+            yield from applied.forecast_rows(applied.last_belief(sequence), sequence.name, ahead)
 
     return rows()
 
@@ -374,15 +387,6 @@ def _warn(text: str) -> None:
 
 def _first_steps(tree: Any, num_steps: int) -> Any:
     return jax.tree.map(lambda leaf: np.asarray(leaf)[:num_steps], tree)
-
-
-def _last_belief(applied: AppliedRun, sequence: NewSequence) -> Belief:
-    belief = applied.started(sequence.xs[0])
-    for _, _, xs, us, mask in _chunks(applied, sequence):
-        belief, _ = _run(
-            applied.filter, applied.model, xs, applied.key, us=us, mask=mask, belief=belief
-        )
-    return belief
 
 
 def _chunks(
