@@ -144,7 +144,8 @@ def calibrated(run: Run, applied: "AppliedRun", dataset: Dataset) -> Calibration
     if len(dataset.valid.values) < FEWEST_VALUES:  # known without a filter
         return None
     applied = replace(applied, key=jax.random.key(0), alarms=None)
-    found = (part for sequence in _validated(dataset) for part in applied.filterings(sequence))
+    valid = held_sequences(dataset, "valid", MOST_CALIBRATED)
+    found = (part for sequence in valid for part in applied.filterings(sequence))
     columns = applied.dataset.columns
     known = Calibration.of(applied.settings, applied.step, columns, found)
     if known is not None:
@@ -152,15 +153,16 @@ def calibrated(run: Run, applied: "AppliedRun", dataset: Dataset) -> Calibration
     return known
 
 
-def _validated(dataset: Dataset) -> Iterator[NewSequence]:
-    """The sequences of the validation part, up to as many steps as are worth the time."""
-    left = MOST_CALIBRATED
-    for number in range(len(dataset.valid)):
-        rows = np.asarray(dataset.valid[number][:left])
-        xs = dataset.observations(rows)
-        us = dataset.known("valid", number)
-        times = np.arange(len(xs))
-        yield NewSequence(number, rows, xs, times, None if us is None else us[: len(xs)])
+def held_sequences(dataset: Dataset, split: str, most: int | None = None) -> Iterator[NewSequence]:
+    """The sequences of a split as those that are filtered, up to so many steps in all."""
+    ragged, names, times = dataset.split(split), dataset.sequence_names(split), dataset.times
+    left = len(ragged.values) if most is None else most
+    for number in range(len(ragged)):
+        rows = np.asarray(ragged[number][:left])
+        xs, us = dataset.observations(rows), dataset.known(split, number)
+        moments = np.asarray(times[split][number]) if split in times else np.arange(len(xs))
+        known = None if us is None else us[: len(xs)]
+        yield NewSequence(names[number], rows, xs, moments[: len(xs)], known)
         left -= len(rows)
         if left < 2:
             return
