@@ -1,5 +1,6 @@
 """Alarms of a trained run: the rate on healthy data, and faults found beside two usual detectors.
 
+    pip install 'varfilter[benchmark,digits]'
     python benchmarks/alarms.py RUN [--healthy N] [--faulty N] [--json FILE] [--quick]
 
 RUN is the folder of a run on the sensors (`varfilter train examples/data/sensors.csv`). Runs that
@@ -22,6 +23,7 @@ each step after it was judged. A missing value is the last one for them.
 """
 
 import argparse
+import importlib
 import json
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -218,6 +220,14 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     sizes = (4, 2) if options.quick else (options.healthy, options.faulty)
+    for name in ("sklearn", "river"):
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            raise SystemExit(
+                f"`{name}` cannot be imported ({error}); this benchmark compares with it."
+                " Run: pip install 'varfilter[benchmark,digits]'"
+            ) from None
     found = measure(Run.load(options.run), *sizes)
     console = Console(width=130)
     table = Table("rate asked for", "healthy steps with an alarm", "ratio")

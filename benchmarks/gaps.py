@@ -49,7 +49,7 @@ def measure(
     """Coverage inside of gaps and without any, and what the first step after a gap costs."""
     schema = run.template.schema
     numeric = [name for name in schema.columns if schema.kinds[name] == "numeric"]
-    options = {"num_particles": num_particles, "spread": spread}
+    options = {"num_particles": num_particles, "spread": spread, "alarm_rate": 0.0}
     whole = filtered(run, sequences, options)
     cut = {
         (name, begin): _cut(rows, begin)

@@ -480,7 +480,7 @@ def test_a_table_filter_is_a_run(world, tmp_path):
     assert fitted.run.experiment.seed == 0
     with pytest.raises(ValueError, match="cannot be read again"):
         _ = fitted.run.dataset
-    options = {"num_samples": 20, "levels": (0.1, 0.9), "latents": True}
+    options = {"num_samples": 20, "num_particles": 12, "levels": (0.1, 0.9), "latents": True}
     found = fitted.filter(new, **options)
     assert isinstance(found, polars.DataFrame)
     # The same data, settings and seed as the run of the other tests.

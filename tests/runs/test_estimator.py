@@ -7,32 +7,17 @@ import jax
 import numpy as np
 import pytest
 
-from tiny_runs import ADAM
-from varfilter.experiments import (
-    AVF,
-    FilterChoice,
-    Optimizers,
-    Schedule,
-    TableSizes,
-    own_experiment,
-)
+from varfilter.experiments import Baseline, Experiment, FilterChoice, Schedule, VRNNSizes
 from varfilter.plots.bands import Band, draw_bands
 from varfilter.runs import Run, TableFilter, filter_data
 from varfilter.runs.estimator import NotFittedError
 
-FEW = {"num_particles": 8, "num_samples": 8}
-
 
 def choose(source):
-    """A small experiment of one member, for a moment."""
-    return replace(
-        own_experiment(source),
-        model=TableSizes(latent_size=2, hidden_size=4),
-        filter=FilterChoice(AVF(hidden_size=4, num_layers=1)),
-        optimizer=Optimizers(ADAM, ADAM, num_phi_steps=1),
-        schedule=Schedule(num_epochs=3, batch_size=4, num_steps=8, epochs_per_validation=1),
-        num_members=1,
-    )
+    """A small experiment that is quickly compiled, for a moment."""
+    model = VRNNSizes(*[2] * 6, num_layers=1)
+    schedule = Schedule(num_epochs=3, batch_size=4, num_steps=8, epochs_per_validation=1)
+    return Experiment("pumps", source, model, FilterChoice(Baseline(2)), schedule=schedule)
 
 
 def pumps(num_steps, seed=0, level=20.0):
