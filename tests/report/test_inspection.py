@@ -120,6 +120,14 @@ def test_a_report_says_with_how_many_trajectories_it_predicts(reported, tmp_path
     (found,) = numbers["runs"]
     assert found["num_particles"] == run.medium.num_particles == 256
     assert "Filtered with 256 weighted trajectories" in page.read_text(encoding="utf-8")
+    with pytest.raises(ValueError, match="`num_particles`"):
+        report([run], tmp_path / "none.html", num_particles=0)
+
+
+@pytest.mark.slow
+def test_what_a_report_draws_is_of_as_many_trajectories(reported, tmp_path):
+    run, _, numbers = reported("table")
+    (found,) = numbers["runs"]
     model, trained, _, _ = run.trained()
     chosen = np.random.default_rng(0).permutation(len(run.dataset.test))
     peaks = {}
@@ -135,5 +143,3 @@ def test_a_report_says_with_how_many_trajectories_it_predicts(reported, tmp_path
     assert found["num_particles"] == 1
     assert found["drawn"][0]["most_surprising"] == peaks[1]
     assert "one sampled trajectory, as the paper does" in alone.read_text(encoding="utf-8")
-    with pytest.raises(ValueError, match="`num_particles`"):
-        report([run], tmp_path / "none.html", num_particles=0)

@@ -21,7 +21,7 @@ from varfilter.data.dataset import Dataset
 from varfilter.data.ragged import Ragged
 from varfilter.media.formats import Row, Vector, write_rows
 from varfilter.media.reference import Reference, marginal_reference
-from varfilter.media.rows import Filtering, latent_row, restored, times_from
+from varfilter.media.rows import Filtering, GivenRows, latent_row, restored, times_from
 
 # matplotlib is imported where something is drawn: most commands draw nothing.
 Figure = Any
@@ -51,7 +51,8 @@ class Source:
 class NewSequence(NamedTuple):
     """A sequence to be filtered: rows in the user's units, observations in the model's, times.
 
-    `us` are the known inputs of its steps, as the model takes them, where the data have any.
+    `us` are the known inputs of its steps, as the model takes them, where the data have any, and
+    `given` the rows of the user's of which the steps were made, where they differ.
     """
 
     name: str | int
@@ -59,12 +60,14 @@ class NewSequence(NamedTuple):
     xs: np.ndarray
     times: np.ndarray
     us: np.ndarray | None = None
+    given: GivenRows | None = None
 
     def steps(self, begin: int, end: int, rows_per_step: int = 1) -> "NewSequence":
         """The part from one step up to another."""
         us = None if self.us is None else self.us[begin:end]
         rows = self.rows[begin * rows_per_step : end * rows_per_step]
-        return NewSequence(self.name, rows, self.xs[begin:end], self.times[begin:end], us)
+        given = None if self.given is None else self.given.steps(begin, end)
+        return NewSequence(self.name, rows, self.xs[begin:end], self.times[begin:end], us, given)
 
 
 class Ahead(NamedTuple):
@@ -213,8 +216,11 @@ class AbstractMedium(ABC):
         """The known inputs of sequences that are made up; None where the data have none."""
         return [None] * num_sequences
 
-    def lines(self, dataset: Dataset) -> Any:
-        """Return a reader of lines of JSON, one step each; most media come in files alone."""
+    def lines(self, dataset: Dataset, *, longest_gap: int | None = None) -> Any:
+        """Return a reader of lines of JSON, one step each; most media come in files alone.
+
+        A gap of more than `longest_gap` steps between two lines is not filtered through.
+        """
         raise ValueError(
             f"`INPUT` is -, but {self.plural} cannot be read from lines on standard input; this run"
             f" was trained on {dataset.name!r}. Give {self.inputs}."

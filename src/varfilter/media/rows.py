@@ -6,8 +6,8 @@ What the rows of a medium hold, its own file says; here is what all of them have
 import datetime as dt
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -60,6 +60,25 @@ class Alarms:
     columns: np.ndarray
 
 
+class GivenRows(NamedTuple):
+    """The user's own rows of a sequence, where they are not simply its steps.
+
+    `places` are the steps on which they lie, in order; `numbers` say where they stood; `rows` are
+    their values, and `times` their times as they were given.
+    """
+
+    places: np.ndarray
+    numbers: np.ndarray
+    rows: np.ndarray
+    times: np.ndarray
+
+    def steps(self, begin: int, end: int) -> "GivenRows":
+        """Those that lie on the steps from one up to another, which are counted from the first."""
+        first, last = np.searchsorted(self.places, [begin, end])
+        part = GivenRows(*(values[first:last] for values in self))
+        return part._replace(places=part.places - begin)
+
+
 @dataclass(frozen=True)
 class Filtering:
     """What a filter said of the steps of one sequence, in the user's units, time first.
@@ -83,17 +102,29 @@ class Filtering:
     columns: ColumnSurprises | None = None
     alarms: Alarms | None = None
 
-    def steps(self, begin: int, end: int) -> "Filtering":
-        """The part from one step up to another, without the latents."""
-        part = slice(begin, end)
-        columns, alarms = self.columns, self.alarms
-        if columns is not None:
-            columns = ColumnSurprises(*(values[part] for values in vars(columns).values()))
-        if alarms is not None:
-            alarms = Alarms(*(values[part] for values in vars(alarms).values()))
-        parts = {name: values[part] for name, values in self.parts.items()}
-        known = self.rows[part], self.times[part], parts, self.surprise[part]
-        return Filtering(self.sequence, *known, columns=columns, alarms=alarms)
+    def at(self, steps: np.ndarray) -> "Filtering":
+        """What was said of some steps, of which any may be there several times."""
+
+        def of(value: Any) -> Any:
+            if isinstance(value, dict):
+                return {name: of(each) for name, each in value.items()}
+            if is_dataclass(value) and not isinstance(value, type):
+                each = {field.name: of(getattr(value, field.name)) for field in fields(value)}
+                return replace(value, **each)
+            return value[steps] if isinstance(value, np.ndarray) else value
+
+        return of(self)
+
+    def as_given(self, given: GivenRows, *, fill_gaps: bool) -> "Filtering":
+        """The same for each row of the user's; with `fill_gaps`, for each step without one too."""
+        gaps = np.zeros(0, np.int64)
+        if fill_gaps:
+            gaps = np.setdiff1d(np.arange(len(self.times)), given.places)
+        steps = np.concatenate([given.places, gaps])
+        order = np.argsort(steps, kind="stable")
+        rows = np.concatenate([given.rows, self.rows[gaps]])[order]
+        times = objects([*given.times, *self.times[gaps]])[order]
+        return replace(self.at(steps[order]), rows=rows, times=times)
 
 
 def filtering_of(
@@ -185,6 +216,15 @@ def require_shape(name: str, values: np.ndarray, dataset: Dataset) -> None:
         )
 
 
+def objects(values: Iterable[Any]) -> np.ndarray:
+    """An array of the values as they are: NumPy would make others of dates and of tuples."""
+    values = list(values)
+    found = np.empty(len(values), object)
+    for i, value in enumerate(values):
+        found[i] = value
+    return found
+
+
 def latent_names(filtering: Filtering) -> list[str]:
     """`z0_mean`, `z0_std`, ...: none if the latents were not asked for."""
     size = 0 if filtering.z_mean is None else filtering.z_mean.shape[1]
@@ -264,7 +304,8 @@ def times_from(dataset: Dataset, first: Any, num_steps: int, *, begin: int = 0) 
                 f"The time {str(first)!r} is a date, but {dataset.name!r} has no step in time."
                 " Give the table whose column of dates it comes from, or a number."
             )
-        return first.astype("datetime64[us]") + steps * np.timedelta64(round(length * 1e6), "us")
+        stamp = first.astype("datetime64[us]").astype(np.int64).item()
+        return dataset.schema.spacing.stamps(stamp, steps).astype("datetime64[us]")
     if isinstance(first, bool) or not isinstance(first, int | float | np.number):
         raise TypeError(f"The time must be a number or a `datetime64`; got {kind(first)}.")
     times = first + steps * length

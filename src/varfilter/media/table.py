@@ -1,5 +1,6 @@
 """Tables: columns of numbers in time, each with a name, a unit and a family of its own."""
 
+import itertools
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,6 +11,10 @@ import numpy as np
 
 from varfilter.data.dataset import Dataset
 from varfilter.data.tables.columns import KINDS
+from varfilter.data.tables.grid import Clock
+from varfilter.data.tables.parts import split_time
+from varfilter.data.tables.spacing import BY_ROWS
+from varfilter.data.tables.times import UNNAMED
 from varfilter.media.base import (
     AbstractMedium,
     Ahead,
@@ -19,13 +24,15 @@ from varfilter.media.base import (
     NewSequence,
     Source,
 )
-from varfilter.media.formats import ENDINGS, Row, write_rows
+from varfilter.media.formats import ENDINGS, Moment, Row, write_rows
 from varfilter.media.reference import Reference, last_value_reference
 from varfilter.media.rows import (
     Filtering,
+    GivenRows,
     free_names,
     latent_names,
     latent_row,
+    objects,
     restored,
     times_from,
 )
@@ -44,10 +51,14 @@ class TableSource(Source):
     sequence: str | None = field(default=None, metadata={"metavar": "COLUMN|none"})
     """The column that tells sequences apart (one named run, ...); none: all rows are one."""
     time: str | None = field(default=None, metadata={"metavar": "COLUMN|none"})
-    """The column of times (the one that looks like it); none: rows are steps."""
-    step: float | Literal["rows"] | None = field(default=None, metadata={"metavar": "X|rows"})
-    """The time between two rows, in the unit of the times; seconds for dates (the usual one).
-    rows: each row is a step, and the time since the row before is a known input."""
+    """The column of times, or several, as year,month (those that look like it); none: rows are
+    steps."""
+    step: float | str | None = field(
+        default=None, metadata={"metavar": "X|month|quarter|year|business-day|rows"}
+    )
+    """The time between two rows, in the unit of the times; seconds for dates; or a step of the
+    calendar (the usual one). rows: each row is a step, and the time since the row before is a known
+    input."""
     columns: tuple[str, ...] | None = field(default=None, metadata={"metavar": "COLUMN ..."})
     """The columns to observe, in this order (all that hold numbers)."""
     inputs: tuple[str, ...] | None = field(default=None, metadata={"metavar": "COLUMN ..."})
@@ -123,7 +134,11 @@ class TableMedium(AbstractMedium):
         for i, rows in enumerate(readings.rows):
             name = readings.names[i] if readings.names else 0
             us = np.asarray(readings.us[i]) if dataset.input_size else None
-            yield NewSequence(name, rows, dataset.observations(rows), readings.times[i], us)
+            places, numbers, values, times, texts = readings.given[i]
+            if texts is not None:
+                times = objects(itertools.starmap(Moment.of, zip(times, texts, strict=True)))
+            given = GivenRows(places, numbers, values, times)
+            yield NewSequence(name, rows, dataset.observations(rows), readings.times[i], us, given)
 
     def plan(self, dataset: Dataset, data: Any) -> Any:
         """Read the input columns of steps to come from a file, a data frame or arrays."""
@@ -167,11 +182,12 @@ class TableMedium(AbstractMedium):
         found = [schema.ahead(before, known, num_steps, each)[1] for each in plans]
         return [found[number % len(found)] for number in range(num_sequences)]
 
-    def lines(self, dataset: Dataset) -> Any:
-        """What reads lines of JSON with the names of the columns, one step each."""
-        from varfilter.data.tables.json_lines import TableLines
+    def lines(self, dataset: Dataset, *, longest_gap: int | None = None) -> Any:
+        """What reads lines of JSON with the names of the columns, one row each."""
+        from varfilter.data.tables.json_lines import LONGEST_GAP, TableLines
 
-        return TableLines(dataset.schema)
+        longest_gap = LONGEST_GAP if longest_gap is None else longest_gap
+        return TableLines(dataset.schema, longest_gap=longest_gap)
 
     def schema_json(self, dataset: Dataset) -> Any:
         """The kinds and the layout of the columns."""
@@ -184,15 +200,25 @@ class TableMedium(AbstractMedium):
         return TableSchema.from_json(known)
 
     def as_recorded(self, source: Source, schema: Any) -> Source:
-        """The source with the motion of every column; without any on record, all are levels."""
+        """The source with the time and the motion of every column as a run began with them.
+
+        Without any motion on record, all are levels; without a calendar, steps are even.
+        """
         if schema is None or not isinstance(source, TableSource):
             return source
+        step = schema.step if schema.calendar is None else schema.calendar.word
+        step = BY_ROWS if schema.inputs.is_by_rows else step
+        time = "none" if schema.time is None else schema.time
+        # Columns that tell it together are found by their names again; a year alone that is named
+        # is a number.
+        time = source.time if schema.layout.clock.parts else time
         given = _kinds(source.kinds or ())
         for name in schema.columns:
             words = given.get(name, "").split()
             kind = [word for word in words if word in KINDS]
             given[name] = " ".join([*kind, schema.motions.get(name, "level")])
-        return replace(source, kinds=tuple(f"{name}={words}" for name, words in given.items()))
+        kinds = tuple(f"{name}={words}" for name, words in given.items())
+        return replace(source, time=time, step=step, kinds=kinds)
 
     def reference(self, dataset: Dataset, split: str) -> Reference:
         """Score the prediction that each column stays as it was last read."""
@@ -218,7 +244,7 @@ class TableMedium(AbstractMedium):
         wanted = [*own, *(f"{name}_{part}" for name in dataset.columns for part in parts)]
         names = _names(dataset, [*wanted, *latent_names(filtering)])
         for t, time in enumerate(filtering.times):
-            row: Row = {names["sequence"]: filtering.sequence, names["time"]: time}
+            row: Row = {names["sequence"]: filtering.sequence, **_time_cells(dataset, names, time)}
             for i, name in enumerate(dataset.columns):
                 row[name] = filtering.rows[t, i]
                 for part, values in parts.items():
@@ -246,11 +272,16 @@ class TableMedium(AbstractMedium):
         # misleads.
         names = _names(dataset, ["step", *wanted])
         for i, time in enumerate(times):
-            yield {names["sequence"]: sequence, names["time"]: time, names["step"]: i + 1} | {
-                names[f"{name}_{part}"]: values[i, k]
-                for k, name in enumerate(dataset.columns)
-                for part, values in parts.items()
-            }
+            begin = {names["sequence"]: sequence, **_time_cells(dataset, names, time)}
+            yield (
+                begin
+                | {names["step"]: i + 1}
+                | {
+                    names[f"{name}_{part}"]: values[i, k]
+                    for k, name in enumerate(dataset.columns)
+                    for part, values in parts.items()
+                }
+            )
 
     def write_samples(
         self, path: Path, dataset: Dataset, sequences: Sequence[np.ndarray]
@@ -306,11 +337,22 @@ class TableMedium(AbstractMedium):
 def _names(dataset: Dataset, wanted: list[str]) -> dict[str, str]:
     """Names for our own columns; the user's for those of time and sequence, where there are."""
     schema = dataset.schema
-    users = {
-        "sequence": (schema and schema.sequence) or "sequence",
-        "time": (schema and schema.time) or "time",
-    }
+    users = {"sequence": (schema and schema.sequence) or "sequence"}
+    clock = Clock(None) if schema is None else schema.layout.clock
+    if clock.parts:
+        users |= {name: name for name in clock.columns}
+    else:
+        users["time"] = "time" if clock.column in (None, *UNNAMED) else clock.column
     return free_names(dataset.columns, users | {name: name for name in wanted})
+
+
+def _time_cells(dataset: Dataset, names: dict[str, str], time: Any) -> Row:
+    """A time as the table has it: in one column, or in those of its parts."""
+    clock = Clock(None) if dataset.schema is None else dataset.schema.layout.clock
+    if clock.parts and isinstance(time, np.datetime64):
+        cells = split_time(time, clock.parts)
+        return {names[name]: value for name, value in cells.items()}
+    return {names["time"]: clock.written(time)}
 
 
 def _sample_rows(dataset: Dataset, xs: np.ndarray, sequence: int | None) -> Iterator[Row]:
@@ -321,7 +363,7 @@ def _sample_rows(dataset: Dataset, xs: np.ndarray, sequence: int | None) -> Iter
     for time, values in zip(times, restored(dataset, xs), strict=True):
         yield (
             begin
-            | {names["time"]: time}
+            | _time_cells(dataset, names, time)
             | {
                 name: int(np.rint(value)) if is_whole and np.isfinite(value) else value
                 for (name, is_whole), value in zip(columns, values, strict=True)

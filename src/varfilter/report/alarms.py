@@ -71,7 +71,7 @@ def split_alarms(
         ]
     events.sort(key=lambda event: event[0])
     drawn = [
-        found.steps(max(0, int(event[0]) - CONTEXT), int(event[-1]) + 1 + CONTEXT)
+        found.at(np.arange(max(0, event[0] - CONTEXT), min(len(found.times), event[-1] + CONTEXT)))
         for _, found, event in events[:MOST_DRAWN]
     ]
     numbers = {

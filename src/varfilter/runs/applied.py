@@ -34,6 +34,7 @@ from varfilter.media import (
     medium_of,
     new_sequences,
 )
+from varfilter.media.formats import in_order
 from varfilter.media.rows import Filtering, filtering_of
 from varfilter.model import AbstractModel
 from varfilter.models import Ensemble, widened
@@ -61,7 +62,8 @@ class AppliedRun:
     the number of trajectories that was asked for. `num_samples` draws make a prediction, whose
     quantiles are at `levels`; `latents` says whether rows have the latents too. `training_range` is
     that of the run's data, where it is on record. `settings` and `step`, of the checkpoint, say
-    by which calibration `alarms` judges the steps; None: nobody does.
+    by which calibration `alarms` judges the steps; None: nobody does. `fill_gaps` says whether
+    steps for which there is no row have one too.
     """
 
     dataset: Dataset
@@ -75,6 +77,7 @@ class AppliedRun:
     settings: Settings
     step: int
     alarms: AlarmRule | None = None
+    fill_gaps: bool = False
 
     def inspected(
         self, sequences: Iterable[NewSequence], tell: Callable[[str], None]
@@ -118,15 +121,25 @@ class AppliedRun:
             num_samples=self.num_samples, levels=self.levels,
         )  # fmt: skip
 
-    def first_row(self, sequence: NewSequence) -> Row:
-        """Make the row of a first step, of which there is no prediction."""
-        return next(self.rows(sequence, 0, 1, *self._no_steps))
+    def first_rows(self, sequence: NewSequence) -> Iterator[Row]:
+        """Make the rows of a first step, of which there is no prediction."""
+        return self.rows(sequence, 0, 1, *self._no_steps)
 
     def rows(
         self, sequence: NewSequence, begin: int, end: int, filtered: Filtered, predicted: Predicted
     ) -> Iterator[Row]:
-        """The rows of the steps from `begin` to `end`."""
-        filtering = self.filtering(sequence, begin, end, filtered, predicted)
+        """The rows of the steps from `begin` to `end`: those that were given, and perhaps gaps."""
+        return self.as_rows(
+            sequence, begin, end, self.filtering(sequence, begin, end, filtered, predicted)
+        )
+
+    def as_rows(
+        self, sequence: NewSequence, begin: int, end: int, filtering: Filtering
+    ) -> Iterator[Row]:
+        """What was said of the steps from `begin` to `end`, as the rows that were given."""
+        given = sequence.steps(begin, end, self.dataset.rows_per_step).given
+        if given is not None:
+            filtering = filtering.as_given(given, fill_gaps=self.fill_gaps)
         return medium_of(self.dataset).step_rows(self.dataset, filtering)
 
     def filtering(
@@ -199,6 +212,7 @@ def apply_run(
     spread: float | None = None,
     levels: Sequence[float] = (),
     latents: bool = False,
+    fill_gaps: bool = False,
 ) -> AppliedRun:
     """Load the best checkpoint of a run, ready to filter new data with.
 
@@ -222,7 +236,7 @@ def apply_run(
     settings = Settings(num_particles, num_samples, spread)
     return AppliedRun(
         run.template, model, filter, key, num_samples, levels, latents, known, settings,
-        trained.step,
+        trained.step, fill_gaps=fill_gaps,
     )  # fmt: skip
 
 
@@ -257,8 +271,13 @@ def filter_data(
     latents: bool = False,
     alarm_rate: float | None = None,
     dataset: Dataset | None = None,
+    fill_gaps: bool = False,
 ) -> Iterator[Row]:
-    """A row for each step of each sequence of `data`, as the run's medium writes them.
+    """A row for each row of a table, or each step of other data, as the run's medium writes them.
+
+    The rows of a table come back in its order, whatever that is, and of two that fall on one step
+    both do, each with its own cells and with what was predicted of the step. With `fill_gaps` they
+    come by sequence and time, and each step without a row has one too.
 
     `num_particles` trajectories are carried (256 for tables, 32 for sound, 16 for music, 8 for
     video; 1 is the paper's filter), and predictions, surprise and latents come from all of them.
@@ -274,21 +293,20 @@ def filter_data(
     """
     applied = apply_run(
         run, seed=seed, num_particles=num_particles, spread=spread,
-        num_samples=num_samples, levels=levels, latents=latents,
+        num_samples=num_samples, levels=levels, latents=latents, fill_gaps=fill_gaps,
     )  # fmt: skip
     require_rate(alarm_rate)
     sequences = new_sequences(run.template, run.experiment.data, data)
     sequences = applied.inspected(sequences, _warn)
 
-    def rows() -> Iterator[Row]:
+    def rows() -> Iterator[tuple[int | None, Row]]:
         judging = None
         for sequence in sequences:
             if judging is None:  # only of data that were read: it may take its time
                 judging = with_alarms(run, applied, alarm_rate, dataset)
-            for filtering in judging.filterings(sequence):
-                yield from run.medium.step_rows(run.template, filtering)
+            yield from _numbered(judging, sequence)
 
-    return rows()
+    return in_order(rows())
 
 
 def calibrate_run(
@@ -379,6 +397,22 @@ def sample_run(
         for model, key, us in zip(models, keys, known, strict=False)
     )
     return np.stack([np.asarray(xs) for xs in made])
+
+
+def _numbered(applied: AppliedRun, sequence: NewSequence) -> Iterator[tuple[int | None, Row]]:
+    """The rows of a sequence, each with its number in the data; None: as they come."""
+    numbers = itertools.repeat(None)
+    if sequence.given is not None and not applied.fill_gaps:
+        numbers = map(int, sequence.given.numbers)
+    yield from zip(numbers, _filtered(applied, sequence), strict=False)
+
+
+def _filtered(applied: AppliedRun, sequence: NewSequence) -> Iterator[Row]:
+    begin = 0
+    for filtering in applied.filterings(sequence):
+        end = begin + len(filtering.times)
+        yield from applied.as_rows(sequence, begin, end, filtering)
+        begin = end
 
 
 def _warn(text: str) -> None:

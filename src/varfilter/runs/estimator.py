@@ -4,7 +4,7 @@ import inspect
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -17,7 +17,7 @@ from varfilter.data.tables.schema import TableSchema
 from varfilter.experiments.experiment import Experiment
 from varfilter.experiments.paper import own_experiment
 from varfilter.media import NewSequence, new_sequences
-from varfilter.media.formats import Row, as_columns
+from varfilter.media.frames import frame_like
 from varfilter.media.rows import joined, restored
 from varfilter.media.table import TableSource
 from varfilter.runs.alarms import require_rate, with_alarms
@@ -64,7 +64,7 @@ class TableFilter:
         inputs: Sequence[str] = (),
         calendar: Sequence[str] | Literal[False] | None = None,
         kinds: dict[str, str] | None = None,
-        step: float | int | Literal["rows"] | None = None,
+        step: float | int | str | None = None,
         split: Literal["auto", "sequence", "time"] = "auto",
         choose: Callable[[TableSource], Experiment] = own_experiment,
         num_epochs: int | None = None,
@@ -157,14 +157,19 @@ class TableFilter:
         latents: bool = False,
         num_particles: int | None = None,
         num_samples: int | None = None,
+        fill_gaps: bool = False,
     ) -> Any:
-        """The rows of `filter_data`, as a frame of the kind given, or a dictionary of arrays."""
+        """The rows of `filter_data`, as a frame of the kind given, or a dictionary of arrays.
+
+        They are those of `frame`, in its order and with its index; with `fill_gaps` each step
+        without a row has one too.
+        """
         rows = filter_data(
             self.run, frame, seed=self.seed, levels=levels, latents=latents,
-            num_particles=num_particles, num_samples=num_samples,
+            num_particles=num_particles, num_samples=num_samples, fill_gaps=fill_gaps,
             alarm_rate=self.alarm_rate, dataset=self._dataset,
         )  # fmt: skip
-        return _like(frame, rows)
+        return frame_like(frame, rows, self.run.template.schema, is_aligned=not fill_gaps)
 
     def forecast(
         self,
@@ -185,7 +190,7 @@ class TableFilter:
             run, frame, horizon, inputs=inputs, seed=self.seed, levels=levels,
             num_particles=num_particles, num_samples=num_samples,
         )  # fmt: skip
-        return _like(frame, rows)
+        return frame_like(frame, rows, run.template.schema)
 
     def score(self, frame: Any, y: Any = None) -> float:
         """The mean log score of a step: log p(x_t | x_<t) in nats, higher is better.
@@ -318,8 +323,10 @@ class TableFilter:
 
 
 def _reading_of(schema: TableSchema) -> dict[str, Any]:
+    step = schema.step if schema.calendar is None else schema.calendar.word
+    time = False if schema.time is None else schema.time
     return {
-        "time": schema.time or False,
+        "time": None if schema.layout.clock.parts else time,
         "sequence": schema.sequence,
         "columns": schema.columns,
         "inputs": tuple(schema.inputs.columns),
@@ -328,20 +335,5 @@ def _reading_of(schema: TableSchema) -> dict[str, Any]:
             name: f"{kind} {schema.motions.get(name, 'level')}"
             for name, kind in schema.kinds.items()
         },
-        "step": "rows" if schema.inputs.is_by_rows else schema.step,
+        "step": "rows" if schema.inputs.is_by_rows else step,
     }
-
-
-def _like(frame: Any, rows: Iterable[Row]) -> Any:
-    """The rows as a polars or pandas frame if `frame` is one, else as arrays by name."""
-    columns: dict[str, np.ndarray] = as_columns(rows)
-    library = type(frame).__module__.split(".")[0]
-    if library == "polars":
-        import polars
-
-        return polars.DataFrame(columns)
-    if library == "pandas":
-        import pandas
-
-        return pandas.DataFrame(columns)
-    return columns

@@ -11,7 +11,7 @@ from varfilter._text import count
 from varfilter.data.ragged import Ragged
 from varfilter.data.tables.columns import unfit, within_floats
 from varfilter.data.tables.files import SEQUENCE_AXIS, Columns, read_columns
-from varfilter.data.tables.grid import Clock, on_grid, overwritten, places, require_dense
+from varfilter.data.tables.grid import Clock, on_grid, overwritten, require_dense
 from varfilter.data.tables.inputs import KnownInputs, Plan, held
 from varfilter.data.tables.layout import (
     Layout,
@@ -24,6 +24,8 @@ from varfilter.data.tables.layout import (
     sequences_of,
     widened,
 )
+from varfilter.data.tables.spacing import Calendar, Even, Spacing, calendar_from_json
+from varfilter.data.tables.times import under_own_name
 
 # Rows of a new table, gaps included, that are never too many.
 LONGEST_NEW = 1_000_000
@@ -39,13 +41,28 @@ class Steps(NamedTuple):
     us: Ragged
 
 
+class TableRows(NamedTuple):
+    """The rows of one sequence as they stood in the table, in the order of time.
+
+    `places` are the steps on which they lie, from the first one on; `numbers` count the rows of the
+    table from 0; `texts` are their times as they were written, where they were text.
+    """
+
+    places: np.ndarray
+    numbers: np.ndarray
+    values: np.ndarray
+    times: np.ndarray
+    texts: np.ndarray | None
+
+
 class Readings(NamedTuple):
-    """Sequences of a new table, and their names."""
+    """Sequences of a new table, their names, and the rows of the table of which they were made."""
 
     rows: Ragged
     times: Ragged
     us: Ragged
     names: tuple[str, ...]
+    given: tuple[TableRows, ...]
 
 
 @dataclass(frozen=True)
@@ -55,6 +72,7 @@ class TableSchema:
     - `kinds`: numeric, binary or count, by column, in the order of the observations.
     - `layout`: which columns hold the time and the sequences.
     - `step`: the distance of two rows in time, in seconds between dates; None: rows are steps.
+    - `calendar`: the steps of the calendar, where they are such; `step` is then their average.
     - `inputs`: what is known of each step before it comes.
     - `left_out`: why a column of the first table is no observation, by column.
     - `motions`: change, log or log-change, of the columns that a model is not told as they are.
@@ -68,6 +86,7 @@ class TableSchema:
     num_merged: int = 0
     inputs: KnownInputs = field(default_factory=KnownInputs)
     motions: dict[str, str] = field(default_factory=dict)
+    calendar: Calendar | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -76,7 +95,7 @@ class TableSchema:
 
     @property
     def time(self) -> str | None:
-        """The name of the column of times; None: rows are steps."""
+        """The name of the column of times, or those of several; None: rows are steps."""
         return self.layout.clock.column
 
     @property
@@ -89,10 +108,9 @@ class TableSchema:
 
         The columns may stand in another order, and others beside them.
         """
-        names = (self.layout.sequence or "", *(self.layout.long or ())[:1])
-        columns = _read(source, names)
+        columns = self._read(source, (self.layout.sequence or "", *(self.layout.long or ())[:1]))
         layout = self.layout.for_array(columns)
-        absent = [name for name in layout.reserved if name not in columns]
+        absent = [name for name in layout.given if name not in columns]
         columns = columns if absent else widened(columns, layout)
         absent += [name for name in (*self.columns, *self.inputs.columns) if name not in columns]
         if absent:
@@ -111,17 +129,23 @@ class TableSchema:
             require_kind(name, kind, column, rows, given=True)
         require_known(known_rows, tuple(known), layout.clock)
         parts = {"all": sequences_of(rows)}
-        points = grid_points(rows, self.distance, parts, is_by_rows=self.inputs.is_by_rows)
+        points = grid_points(rows, self.spacing, parts, is_by_rows=self.inputs.is_by_rows)
         if not self.inputs.is_by_rows:
             # The step is known to be right: a few rows may well lie far apart.
             require_dense_grid(rows, layout.clock, points, at_least=LONGEST_NEW)
-        found = gridded(rows, known_rows.values, layout.clock, self.distance, points, self.inputs)
-        return Readings(*found["all"], rows.names)
+        found = gridded(rows, known_rows.values, layout.clock, self.spacing, points, self.inputs)
+        given = (_table_rows(rows, layout.clock, part, at) for part, at in points["all"].items())
+        return Readings(*found["all"], rows.names, tuple(given))
 
     @property
     def distance(self) -> float | int:
         """The distance of two rows as a number of stamps; of rows that are counted, 1."""
         return 1 if self.step is None else self.layout.clock.distance(self.step)
+
+    @property
+    def spacing(self) -> Spacing:
+        """How the steps lie in time."""
+        return Even(self.distance) if self.calendar is None else self.calendar
 
     def read_plan(self, source: Any) -> dict[str | None, Plan]:
         """The input columns of steps to come, by sequence; that of None is for every sequence.
@@ -129,7 +153,7 @@ class TableSchema:
         Times may be left out: the rows are then the next steps.
         """
         names = tuple(self.inputs.columns)
-        columns = _read(source, (self.layout.sequence or "",))
+        columns = self._read(source, (self.layout.sequence or "",))
         absent = [name for name in names if name not in columns]
         if absent or not self.inputs.names:
             listed = ", ".join(repr(name) for name in names) or "no columns: the run has none"
@@ -168,13 +192,13 @@ class TableSchema:
                 " columns, or as rows at the end of the data whose other cells are empty."
             )
         stamp = self._stamps(np.asarray(last)).item()
-        at = stamp + self.distance * np.arange(1, horizon + 1)
+        at = self.spacing.stamps(stamp, np.arange(1, horizon + 1))
         if plan is not None:
             places_of, numbers = np.arange(1, len(plan.known) + 1), plan.known
             if plan.stamps is not None:
                 later = plan.stamps > stamp
                 stamps, numbers = plan.stamps[later], plan.known[later]
-                places_of = places(stamps, stamp, self.distance)
+                places_of = self.spacing.places(stamps, stamp)
                 if inputs.is_by_rows:
                     places_of, at = np.arange(1, len(stamps) + 1), stamps[:horizon]
             num_given = int(max(places_of, default=0))
@@ -203,9 +227,12 @@ class TableSchema:
             "motions": self.motions,
             "time": self.layout.clock.column,
             "is_date": self.layout.clock.is_date,
+            "unit": self.layout.clock.unit,
+            "parts": [list(part) for part in self.layout.clock.parts],
             "sequence": self.layout.sequence,
             "long": self.layout.long and list(self.layout.long),
             "step": self.step,
+            "calendar": self.calendar and self.calendar.as_json(),
             "inputs": self.inputs.as_json(),
         }
 
@@ -213,20 +240,42 @@ class TableSchema:
     def from_json(known: dict[str, Any]) -> "TableSchema":
         """What `as_json` made, as a schema again."""
         long = known["long"] and (known["long"][0], known["long"][1])
-        clock = Clock(known["time"], known["is_date"])
+        # Records of before there were units, parts and calendars have dates with the time of the
+        # day, in one column, and even steps.
+        parts = tuple((name, word, how) for name, word, how in known.get("parts", ()))
+        clock = Clock(known["time"], known["is_date"], known.get("unit", "us"), parts)
         layout = Layout(clock, known["sequence"], long)
         inputs = KnownInputs.from_json(known.get("inputs"))
+        calendar = calendar_from_json(known.get("calendar"))
         # Records of before there were motions have every column as it is.
         motions = known.get("motions", {})
-        return TableSchema(known["kinds"], layout, known["step"], inputs=inputs, motions=motions)
+        return TableSchema(
+            known["kinds"], layout, known["step"],
+            inputs=inputs, motions=motions, calendar=calendar,
+        )  # fmt: skip
+
+    def _read(self, source: Any, as_text: tuple[str, ...]) -> Columns:
+        """The columns of a new table, the time as one; what is wrong with its file is a warning."""
+        columns, notes = read_columns(source, as_text=as_text)
+        for note in notes:
+            warnings.warn(f"{source}: {note}", stacklevel=4)
+        time = self.layout.clock.column
+        here = under_own_name(time, columns)
+        columns = {time if name == here else name: column for name, column in columns.items()}
+        return self.layout.clock.joined(columns)
 
 
-def _read(source: Any, as_text: tuple[str, ...]) -> Columns:
-    """The columns of a new table; what is wrong with its file is a warning."""
-    columns, notes = read_columns(source, as_text=as_text)
-    for note in notes:
-        warnings.warn(f"{source}: {note}", stacklevel=3)
-    return columns
+def _table_rows(rows: Rows, clock: Clock, part: Part, at: np.ndarray) -> TableRows:
+    """The rows of a part as they stood in the table; `at` are their points of the grid."""
+    _, begin, end = part
+    numbers = np.arange(len(rows.stamps)) if rows.origin is None else rows.origin
+    return TableRows(
+        (at - at[0]).astype(np.int64),
+        numbers[begin:end],
+        rows.values[begin:end].astype(np.float32),
+        clock.times(rows.stamps[begin:end]),
+        None if rows.texts is None else rows.texts[begin:end],
+    )
 
 
 def require_kind(name: str, kind: str, column: np.ndarray, rows: Rows, *, given: bool) -> None:
@@ -246,7 +295,7 @@ Points = Mapping[str, Mapping[Part, np.ndarray]]
 
 
 def grid_points(
-    rows: Rows, step: float | int, parts: Mapping[str, list[Part]], *, is_by_rows: bool
+    rows: Rows, spacing: Spacing, parts: Mapping[str, list[Part]], *, is_by_rows: bool
 ) -> Points:
     """Where the rows of each part lie: a grid begins where its sequence does."""
 
@@ -254,7 +303,7 @@ def grid_points(
         number, begin, end = part
         if is_by_rows:
             return np.arange(end - begin)
-        return places(rows.stamps[begin:end], rows.stamps[rows.starts[number]].item(), step)
+        return spacing.places(rows.stamps[begin:end], rows.stamps[rows.starts[number]].item())
 
     return {name: {part: lie(part) for part in some} for name, some in parts.items()}
 
@@ -276,7 +325,7 @@ def gridded(
     rows: Rows,
     known: np.ndarray,
     clock: Clock,
-    step: float | int,
+    spacing: Spacing,
     points: Points,
     inputs: KnownInputs,
 ) -> dict[str, Steps]:
@@ -292,8 +341,8 @@ def gridded(
             values.append(on_grid(rows.values[begin:end], at))
             stamps = rows.stamps[begin:end]
             if not inputs.is_by_rows:
-                origin = rows.stamps[rows.starts[number]]
-                stamps = origin + (at[0] + np.arange(len(values[-1]))) * step
+                origin = rows.stamps[rows.starts[number]].item()
+                stamps = spacing.stamps(origin, at[0] + np.arange(len(values[-1])))
             times.append(clock.times(stamps))
             us.append(inputs.us(held(scaled[begin:end], at), stamps))
         found[name] = Steps(Ragged.of(values), Ragged.of(times), Ragged.of(us))
@@ -316,7 +365,7 @@ def notes_of(
 ) -> tuple[str, ...]:
     """Sentences on how a table was read: what a user may have wanted otherwise."""
     step, kinds, inputs = schema.step, schema.kinds, schema.inputs
-    notes = [_time_note(schema.layout.clock, step, inferred=inferred, is_by_rows=inputs.is_by_rows)]
+    notes = [_time_note(schema, inferred=inferred)]
     values = [split.values for split in rows.values()]
     num_empty = sum(int(np.all(np.isnan(v), axis=1).sum()) for v in values)
     notes += inputs.notes(has_gaps=num_empty > 0, chosen_calendar=chosen_calendar)
@@ -340,18 +389,20 @@ def notes_of(
     return tuple(notes)
 
 
-def _time_note(clock: Clock, step: float | None, *, inferred: bool, is_by_rows: bool) -> str:
+def _time_note(schema: TableSchema, *, inferred: bool) -> str:
+    clock, step = schema.layout.clock, schema.step
     if step is None:
         return "No column is the time: rows are steps, in their order."
+    what = "columns" if len(clock.columns) > 1 else "column"
+    begin = f"The time is {what} {', '.join(_quoted(name) for name in clock.columns)}"
     unit = " s" if clock.is_date else ""
-    if is_by_rows:
+    if schema.inputs.is_by_rows:
         why = ": no grid fits, rows would be lost to others" if inferred else ", as asked for"
-        return (
-            f"The time is column {_quoted(clock.column or '')}, at unequal distances, usually of"
-            f" {step:.10g}{unit}{why}."
-        )
+        return f"{begin}, at unequal distances, usually of {step:.10g}{unit}{why}."
     how = "found from the training rows" if inferred else "as given"
-    return f"The time is column {_quoted(clock.column or '')}; a step is {step:.10g}{unit} ({how})."
+    if schema.calendar is not None:
+        return f"{begin}; a step is a {schema.calendar.word} of the calendar ({how})."
+    return f"{begin}; a step is {step:.10g}{unit} ({how})."
 
 
 def _sequence_note(sequence: str | None) -> str:
