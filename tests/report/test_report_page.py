@@ -53,6 +53,9 @@ def test_the_page_is_self_contained_and_says_what_was_run(reported, medium):
     assert "heat &lt; $x$ &amp; y" in text or medium != "table"
     # What was inferred after each step is shown where the medium shows it.
     assert ("reconstructions</h2>" in text) == (medium != "table")
+    # What is rare is said where it is known what is healthy.
+    assert ("Alarms</h2>" in text) == (medium == "table")
+    assert (found["alarms"] is None) == (medium != "table")
 
 
 def test_several_runs_stand_side_by_side(reported, tmp_path):

@@ -48,6 +48,11 @@ class Filter(AppliedCommand):
     surprise and latents are of all of them: one sampled past is overconfident, since it holds one
     guess of all that was not seen for a fact.
 
+    Of a table, the surprise of each column by itself is told too, and how rare such a step is:
+    p_value, the probability that a healthy one is as surprising; alarm, 1 where that is at most
+    --alarm-rate; alarm_cause, which columns caused it and what was expected of them. They are set
+    once, by the validation part of the run's data, and kept in its folder.
+
     INPUT - is for tables as they come: a JSON object a line on standard input, with the names of
     the columns; null or absent is missing. The columns of time and sequence may be there. A row
     goes out before the next line is waited for, and its prediction was made before its line came.
@@ -79,6 +84,8 @@ class Filter(AppliedCommand):
     """Draws of the latent for each prediction (128; 16 for video)."""
     levels: Levels = ()
     """Add these quantiles of the prediction, such as 0.05 0.95."""
+    alarm_rate: Annotated[float | None, named("P")] = None
+    """The part of healthy steps of a table that may raise an alarm (0.001); 0 for no alarms."""
     fill_gaps: bool = False
     """Add a row for each step without one; those of a table then come by sequence and time."""
     longest_gap: Annotated[int | None, named("N")] = None
@@ -89,6 +96,7 @@ class Filter(AppliedCommand):
     def __call__(self) -> int:
         """Run; returns the exit code."""
         with refusals(SMALLER, self.flags) as refused:
+            from varfilter.runs.alarms import with_alarms
             from varfilter.runs.applied import apply_run, filter_data
 
             run = _opened(self.run, self.out)
@@ -102,10 +110,11 @@ class Filter(AppliedCommand):
                 "fill_gaps": self.fill_gaps,
             }
             if self.input == "-":
-                live = _live(self, apply_run(run, **options))
+                live = _live(self, with_alarms(run, apply_run(run, **options), self.alarm_rate))
                 _write(live.rows(sys.stdin.buffer), self.out)
                 return _code_after(live)
-            _write(filter_data(run, self.input, **options), self.out)
+            rows = filter_data(run, self.input, alarm_rate=self.alarm_rate, **options)
+            _write(rows, self.out)
         return refused.code
 
 

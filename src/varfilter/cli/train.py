@@ -181,6 +181,7 @@ def _left(run: Any) -> str:
 def _print_end(run: Any, dataset: Any, stopped: Any) -> None:
     from varfilter.cli.overview import say as say_overview
     from varfilter.cli.progress import best_score
+    from varfilter.runs.applied import calibrate_run
     from varfilter.runs.metrics import verdict
     from varfilter.runs.scores import judged_run
 
@@ -189,6 +190,11 @@ def _print_end(run: Any, dataset: Any, stopped: Any) -> None:
         f"run: {run.folder}",
         *best_score(run, stopped.best),
     )
+    # Now, since the data are at hand: the folder may go where they are not.
+    healthy = calibrate_run(run, dataset)
+    if healthy is not None:
+        count = healthy.num_steps
+        say(f"alarms: by {count:,} validated steps; rates below {1 / count:.2g} are extrapolated")
     naive = verdict(run)
     others = [text for text in judged_run(run, dataset) if text != naive]
     say_overview([("warning:", text) for text in others], sys.stdout)

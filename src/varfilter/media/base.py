@@ -108,6 +108,8 @@ class AbstractMedium(ABC):
       the time of a step allows (`benchmarks/applied_cost.py`), and a step of video is large. The
       prior of each step is then `spread` times as wide as it was learned.
     - `inputs` says what `varfilter filter` takes, and `ones` what people call elements that are 1.
+    - `has_alarms`: the elements of a step are columns that mean something by themselves, so that
+      the surprise of each is told, and which of them caused an alarm.
     - `has_keys`: elements are pitches in order, so that a sequence can be moved to another key.
     """
 
@@ -124,6 +126,7 @@ class AbstractMedium(ABC):
     spread: ClassVar[float] = 1.0
     inputs: ClassVar[str] = "a .npy file of rows like those of the data"
     ones: ClassVar[str] = "ones"
+    has_alarms: ClassVar[bool] = False
     has_keys: ClassVar[bool] = False
     gallery: ClassVar[Gallery] = Gallery()
     inspection: ClassVar[Inspection] = Inspection()
@@ -340,6 +343,12 @@ class AbstractMedium(ABC):
     def inspected(self, sequence: Any) -> Any:
         """The part of an inspected sequence that is drawn: all of it."""
         return sequence
+
+    def draw_filtering(
+        self, dataset: Dataset, filtering: Filtering, fan: Any = None, *, width: float
+    ) -> Figure:
+        """Draw what was filtered with its alarms, and a fan of what may follow; tables alone."""
+        raise TypeError(f"{type(self).__name__} has no alarms to draw.")
 
     def draw_sequence(self, dataset: Dataset, sequence: Any, width: float) -> Figure:
         """Draw a filtered sequence; the most surprising steps are marked."""

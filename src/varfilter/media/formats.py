@@ -73,6 +73,20 @@ def as_columns(rows: Iterable[Row]) -> dict[str, np.ndarray]:
     return {name: _array(values) for name, values in _gathered(rows).items()}
 
 
+def in_order(numbered: Iterable[tuple[int | None, Row]]) -> Iterator[Row]:
+    """The rows by their numbers, each as soon as those before it are there."""
+    waiting: dict[int, Row] = {}
+    following = 0
+    for number, row in numbered:
+        if number is None:
+            yield row
+            continue
+        waiting[number] = row
+        while following in waiting:
+            yield waiting.pop(following)
+            following += 1
+
+
 def require_ending(path: Path, *, num_elements: int = 1) -> str:
     """The ending of `path`, if it is one of a table that holds values of `num_elements` numbers.
 

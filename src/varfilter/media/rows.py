@@ -5,7 +5,7 @@ What the rows of a medium hold, its own file says; here is what all of them have
 
 import datetime as dt
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, NamedTuple
 
@@ -23,6 +23,41 @@ from varfilter.prediction import Predicted
 
 # How far a count, in the user's units, may lie from a whole number by rounding.
 NEARLY_WHOLE = 1e-4
+# Standard deviations on either side of the mean between which nine in ten values of a Gaussian lie.
+HALF_BAND = 1.645
+
+
+@dataclass(frozen=True)
+class ColumnSurprises:
+    """How surprising each column was by itself, (steps, columns); NaN where it is missing.
+
+    `nats` is -log p(x) by the past. `alone` is the same less 1/2 log of the variance of the
+    prediction: a wide prediction, as after a gap, is not alarming by itself. `given` is such an
+    excess by the past and the other columns of the step. `band` and `band_given`, (steps, columns,
+    2), are from where to where nine in ten values should lie by these, in the user's units.
+    """
+
+    nats: np.ndarray
+    alone: np.ndarray
+    given: np.ndarray
+    band: np.ndarray
+    band_given: np.ndarray
+
+
+@dataclass(frozen=True)
+class Alarms:
+    """How rare steps like these are among healthy ones, time first.
+
+    - `p_values`: the probability that a healthy step is as surprising; NaN where nothing was seen.
+    - `flags`: whether that is an alarm, at the rate that was asked for.
+    - `causes`: which columns caused it, and what was expected of them; empty where there is none.
+    - `columns`: (steps, columns), whether a column is one of these.
+    """
+
+    p_values: np.ndarray
+    flags: np.ndarray
+    causes: np.ndarray
+    columns: np.ndarray
 
 
 class GivenRows(NamedTuple):
@@ -53,6 +88,8 @@ class Filtering:
       each quantile. `surprise`: in nats. What was not predicted, a first step that was
       conditioned on, is NaN.
     - `z_mean`, `z_std`: (steps, latents) of the posterior of the latent; None if not asked for.
+    - `columns`: what each column was by itself; None if not asked for.
+    - `alarms`: how rare such steps are among healthy ones; None where nothing is known of these.
     """
 
     sequence: str | int
@@ -62,6 +99,8 @@ class Filtering:
     surprise: np.ndarray
     z_mean: np.ndarray | None = None
     z_std: np.ndarray | None = None
+    columns: ColumnSurprises | None = None
+    alarms: Alarms | None = None
 
     def at(self, steps: np.ndarray) -> "Filtering":
         """What was said of some steps, of which any may be there several times."""
@@ -136,8 +175,36 @@ def filtering_of(
         }
     parts = {name: _shifted(values, num_given) for name, values in parts.items()}
     moments = _latent_moments(filtered.posterior) if latents else ()
-    z = [_shifted(values, num_given) for values in moments]
-    return Filtering(sequence, rows, times, parts, _shifted(surprise, num_given), *z)
+    z: Any = [_shifted(values, num_given) for values in moments]
+    surprise = _shifted(surprise, num_given)
+    found = Filtering(sequence, rows, times, parts, surprise, *z)
+    if predicted is None or predicted.surprises is None:
+        return found
+    return replace(found, columns=_column_surprises(dataset, predicted, num_given))
+
+
+def joined(filterings: Sequence[Filtering]) -> Filtering:
+    """What was said of a sequence, part after part, as one; without the latents."""
+    first = filterings[0]
+
+    def whole(values: Callable[[Filtering], Any]) -> np.ndarray:
+        return np.concatenate([values(each) for each in filterings])
+
+    def fields(name: str) -> list[np.ndarray]:
+        return [
+            whole(lambda each, field=field: getattr(getattr(each, name), field))
+            for field in vars(getattr(first, name))
+        ]
+
+    return Filtering(
+        first.sequence,
+        whole(lambda each: each.rows),
+        whole(lambda each: each.times),
+        {name: whole(lambda each, name=name: each.parts[name]) for name in first.parts},
+        whole(lambda each: each.surprise),
+        columns=None if first.columns is None else ColumnSurprises(*fields("columns")),
+        alarms=None if first.alarms is None else Alarms(*fields("alarms")),
+    )
 
 
 def require_shape(name: str, values: np.ndarray, dataset: Dataset) -> None:
@@ -264,6 +331,43 @@ def _shifted(values: np.ndarray, by: int) -> np.ndarray:
     """The values with `by` missing steps in front."""
     missing = np.full((by, *values.shape[1:]), np.nan, values.dtype)
     return np.concatenate([missing, values])
+
+
+def _column_surprises(dataset: Dataset, predicted: Any, num_given: int) -> ColumnSurprises:
+    found = predicted.surprises
+    # No prediction is narrower than the distance of two levels of what has levels.
+    levels = np.array(
+        [1.0 if family.is_binary else family.width or 0.0 for _, family in dataset.column_families]
+    )
+
+    def excess(nats: Any, variances: Any) -> np.ndarray:
+        return np.asarray(nats) - 0.5 * np.log(np.asarray(variances, np.float64) + levels**2)
+
+    values = (
+        np.asarray(found.alone),
+        excess(found.alone, predicted.variance),
+        excess(found.given, found.variance),
+        _bands(dataset, predicted.mean, predicted.variance),
+        _bands(dataset, found.mean, found.variance),
+    )
+    return ColumnSurprises(*(_shifted(each, num_given) for each in values))
+
+
+def _bands(dataset: Dataset, means: Any, variances: Any) -> np.ndarray:
+    """From where to where nine in ten values lie, by moments in the model's units; ends last."""
+    means, variances = np.asarray(means, np.float64), np.asarray(variances, np.float64)
+    found = means[..., None] + np.array([-HALF_BAND, HALF_BAND]) * np.sqrt(variances)[..., None]
+    for i, (_, family) in enumerate(dataset.column_families):
+        if family.transform is not None and family.transform.log_scale is not None:
+            # Nothing of such a column is below 0: the band of the log-normal of these moments.
+            squared = np.log1p(variances[:, i] / means[:, i] ** 2)
+            spread = np.sqrt(squared)[:, None] * np.array([-HALF_BAND, HALF_BAND])
+            found[:, i] = means[:, i, None] * np.exp(spread - 0.5 * squared[:, None])
+        if family.low is not None or family.high is not None:
+            found[:, i] = np.clip(found[:, i], family.low, family.high)
+    return np.moveaxis(
+        np.stack([restored(dataset, found[..., end]) for end in (0, 1)]), 0, -1
+    ).astype(np.float32)
 
 
 @eqx.filter_jit

@@ -103,6 +103,7 @@ class TableMedium(AbstractMedium):
     num_particles = 256
     # What makes the bands inside gaps hold what they say (`benchmarks/README.md`).
     spread = 1.1
+    has_alarms = True
     inputs = "a table (.csv, .tsv, .parquet, .npy, .npz), or - for JSON lines on standard input"
     gallery = Gallery(3, 1000, "marks at the bottom are missing values")
     inspection = Inspection(num_drawn=1, num_steps=300)
@@ -230,11 +231,17 @@ class TableMedium(AbstractMedium):
     def step_rows(self, dataset: Dataset, filtering: Filtering) -> Iterator[Row]:
         """Rows with each column as it was seen, `COLUMN_mean`, `COLUMN_std` and quantiles.
 
-        Then `surprise`, in nats. A name that a column of the user's has already gets an
-        underscore; the user's own columns of time and sequence keep their names.
+        Then the surprise of each column by itself, `COLUMN_surprise`, and of all, `surprise`, in
+        nats; and, where it is known what healthy steps are like, `p_value`, `alarm` and
+        `alarm_cause`. A name that a column of the user's has already gets an underscore; the user's
+        own columns of time and sequence keep their names.
         """
-        parts = filtering.parts
-        wanted = ["surprise", *(f"{name}_{part}" for name in dataset.columns for part in parts)]
+        parts = dict(filtering.parts)
+        if filtering.columns is not None:
+            parts["surprise"] = filtering.columns.nats
+        alarms = filtering.alarms
+        own = ["surprise"] if alarms is None else ["surprise", "p_value", "alarm", "alarm_cause"]
+        wanted = [*own, *(f"{name}_{part}" for name in dataset.columns for part in parts)]
         names = _names(dataset, [*wanted, *latent_names(filtering)])
         for t, time in enumerate(filtering.times):
             row: Row = {names["sequence"]: filtering.sequence, **_time_cells(dataset, names, time)}
@@ -243,6 +250,10 @@ class TableMedium(AbstractMedium):
                 for part, values in parts.items():
                     row[names[f"{name}_{part}"]] = values[t, i]
             row[names["surprise"]] = filtering.surprise[t]
+            if alarms is not None:
+                row[names["p_value"]] = alarms.p_values[t]
+                row[names["alarm"]] = int(alarms.flags[t])
+                row[names["alarm_cause"]] = str(alarms.causes[t])
             yield row | {names[name]: v for name, v in latent_row(filtering, t).items()}
 
     def forecast_rows(
@@ -294,6 +305,27 @@ class TableMedium(AbstractMedium):
         from varfilter.plots.datasets import lines
 
         return lines(page, dataset, shown)
+
+    def draw_filtering(
+        self, dataset: Dataset, filtering: Filtering, fan: Any = None, *, width: float
+    ) -> Figure:
+        """Draw a panel for each column in its own unit: values, bands, alarms, and a fan.
+
+        `filtering` has the quantiles at 0.05 and 0.95; `fan` is (times, low, middle, high).
+        """
+        from varfilter.plots.bands import Band, draw_bands
+
+        parts, alarms = filtering.parts, filtering.alarms
+        band = Band(filtering.times, parts["mean"], parts["q05"], parts["q95"])
+        return draw_bands(
+            dataset,
+            filtering.rows,
+            band,
+            alarms=None if alarms is None else alarms.columns,
+            fan=None if fan is None else Band(*fan),
+            time=_names(dataset, [])["time"],
+            width=width,
+        )
 
     def draw_sequence(self, dataset: Dataset, sequence: Any, width: float) -> Figure:
         """Draw a panel for each column: its values, their prediction, and the band of it."""

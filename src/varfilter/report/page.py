@@ -14,6 +14,7 @@ from varfilter.data.dataset import SPLITS
 from varfilter.plots import figures
 from varfilter.plots.figures import caption
 from varfilter.plots.page import cards, command_line, document, facts, illustration, table
+from varfilter.report.alarms import alarm_parts
 from varfilter.report.summary import RunSummary, labels, summarize
 from varfilter.runs import Run
 from varfilter.runs.folder import write_whole
@@ -235,6 +236,9 @@ def _one_run(found: RunSummary, split: str, *, is_alone: bool) -> list[str]:
         paint = partial(found.medium.draw_sequence, found.dataset, drawn)
         text = f"{found.medium.caption} {_filter_in_words(numbers)}"
         parts.append(illustration(paint, caption(drawn, text)))
+    if found.alarms is not None:
+        shown = alarm_parts(found.alarms, found.medium, found.dataset)
+        parts += [f"<{deeper}>Alarms</{deeper}>", *shown]
     parts += [f"<{deeper}>Calibration</{deeper}>", *_calibration(numbers)]
     ranked = numbers["sequences"]
     parts.append(f"<{deeper}>Best and worst sequences</{deeper}>")

@@ -19,6 +19,7 @@ from varfilter.media import AbstractMedium
 from varfilter.model import AbstractModel
 from varfilter.models import widened
 from varfilter.plots.figures import InspectedSequence, most_surprising
+from varfilter.report.alarms import SplitAlarms, split_alarms
 from varfilter.report.inspection import calibration, inspect_sequences
 from varfilter.runs import Run
 from varfilter.runs.applied import applied_filter
@@ -30,13 +31,17 @@ NUM_RANKED = 5
 
 @dataclass(frozen=True)
 class RunSummary:
-    """What is said of one run: `numbers` is plain JSON, `drawn` are the sequences to be shown."""
+    """What is said of one run: `numbers` is plain JSON, `drawn` are the sequences to be shown.
+
+    `alarms` are those of a table, where they could be calibrated.
+    """
 
     label: str
     dataset: Dataset
     medium: AbstractMedium
     numbers: dict[str, Any]
     drawn: list[InspectedSequence]
+    alarms: SplitAlarms | None = None
 
 
 def summarize(
@@ -59,6 +64,7 @@ def summarize(
         chosen[: medium.inspection.num_sequences], split=split, inspection=medium.inspection,
     )  # fmt: skip
     drawn = [medium.inspected(each) for each in inspected[: medium.inspection.num_drawn]]
+    alarms = split_alarms(run, dataset, split, seed=seed, num_particles=num_particles)
     reference = medium.reference(dataset, split)
     lines = run.metrics()
     num_epochs = run.experiment.schedule.num_epochs
@@ -81,11 +87,12 @@ def summarize(
         "num_samples": medium.inspection.num_samples,
         "num_particles": num_particles,
         "drawn": [drawn_numbers(each) for each in drawn],
+        "alarms": None if alarms is None else alarms.numbers,
         "warnings": [text for text in warnings if text is not None],
         "validation": chosen_by(lines),
         "metrics": lines,
     }
-    return RunSummary(label, dataset, medium, numbers, drawn)
+    return RunSummary(label, dataset, medium, numbers, drawn, alarms)
 
 
 def score_split(

@@ -53,7 +53,8 @@ class LiveFilter:
         # Compiled before the first line comes, which should not wait for it.
         missing = np.full(applied.dataset.observation_shape, np.nan, np.float32)
         size = applied.dataset.input_size
-        applied.predict(applied.started(missing), np.zeros(size, np.float32) if size else None)
+        known = np.zeros(size, np.float32) if size else None
+        applied.predict(applied.started(missing), known, missing)
         for step in self._steps(lines):
             before = self._belief_before(step)
             sequence = self._sequence([step])
@@ -63,7 +64,7 @@ class LiveFilter:
                 self._fold(step, sequence)
                 yield from applied.first_rows(sequence)
             else:
-                predicted = applied.predict(before, step.u)
+                predicted = applied.predict(before, step.u, sequence.xs[0])
                 found = (self._fold(step, sequence), predicted)
                 filtered, predicted = jax.tree.map(lambda leaf: np.asarray(leaf)[None], found)
                 yield from applied.rows(sequence, 0, 1, filtered, predicted)
