@@ -247,6 +247,13 @@ class AbstractMedium(ABC):
         """Score the naive predictor that a model must beat."""
         return marginal_reference(dataset, split)
 
+    def column_references(self, dataset: Dataset, kept: Path) -> Any:
+        """What a model is held against column by column; None where there are no columns.
+
+        What has to be learned for it is kept in the file `kept`.
+        """
+        return None
+
     # Rows of filtered steps and of forecasts
 
     def cell_size(self, dataset: Dataset) -> int:

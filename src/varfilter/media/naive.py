@@ -5,7 +5,9 @@ of (x_t - x_{t-p})^2 (the variogram), g(p) is well below g(p/2) if p is the leng
 column that wanders it is twice as large, and of noise it is the same.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +18,8 @@ from varfilter.data.tables.inputs import LEAST_STEPS, PERIODS
 from varfilter.media.reference import element_nats, last_seen
 from varfilter.training.predictive_scores import LEVELS, Predictions, origins
 
+# The names of the references.
+LAST, SEASONAL_NAIVE, LINEAR = "last value", "seasonal naive", "linear state space"
 # g(p) / g(p/2) of a column that has a season, at most; and of its second time round.
 SEASONAL, AGAIN = 0.75, 0.9
 # A season that no calendar tells of is seen so many times in training, one of the calendar twice.
@@ -25,11 +29,44 @@ LONGEST_LAG = 1000
 MOST_ROWS, MOST_SEQUENCES = 5000, 8
 
 
+Predict = Callable[[Sequence[Continued], int, int], Predictions]
+
+
+class ColumnReferences(NamedTuple):
+    """What a model is held against, column by column.
+
+    `predictors` say, by their names, what they expect of the steps of sequences, so many steps
+    ahead, from every so many-th step. `notes` tell of them, and why one is left out.
+    """
+
+    predictors: dict[str, Predict]
+    notes: tuple[str, ...]
+
+
 class Season(NamedTuple):
     """How many steps a season has, and how that is known, in words."""
 
     length: int
     what: str
+
+
+def column_references(dataset: Dataset, kept: Path) -> ColumnReferences:
+    """The references of a table; what had to be learned of one is kept at `kept`."""
+    # Here, since most that is naive needs no such model.
+    from varfilter.media.linear import MOST_COLUMNS, kept_linear, linear_predictions
+
+    predictors: dict[str, Predict] = {LAST: partial(last_values, dataset)}
+    notes = []
+    if (season := season_of(dataset)) is not None:
+        predictors[SEASONAL_NAIVE] = partial(seasonal_values, dataset, season=season)
+        notes.append(f"A season has {season.what}.")
+    else:
+        notes.append("There is no season: nothing in the training rows comes back regularly.")
+    if dataset.num_elements <= MOST_COLUMNS:
+        predictors[LINEAR] = partial(linear_predictions, kept_linear(kept, dataset), dataset)
+    else:
+        notes.append(f"There is no linear state-space model: it takes {MOST_COLUMNS} columns.")
+    return ColumnReferences(predictors, tuple(notes))
 
 
 def season_of(dataset: Dataset) -> Season | None:
