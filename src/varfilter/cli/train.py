@@ -98,6 +98,8 @@ def _train(target: Target, options: TrainOptions, stopping: Stopping) -> int:
     assert out is not None
     if options.max_updates is not None:
         require_positive("--max-updates", options.max_updates)
+    if options.horizon is not None:
+        require_positive("--horizon", options.horizon)
     if not options.checkpoint_seconds >= 0.0:
         raise ValueError(
             f"`--checkpoint-seconds` must not be negative; got {options.checkpoint_seconds}."
@@ -153,7 +155,7 @@ def _train(target: Target, options: TrainOptions, stopping: Stopping) -> int:
         if stopped is None:
             say(_how_to_go_on(run, _left(run)))
         else:
-            _print_end(run, dataset, stopped)
+            _print_end(run, dataset, stopped, options)
     return STOPPED if stopped is None else 0
 
 
@@ -178,9 +180,11 @@ def _left(run: Any) -> str:
     return "Stopped, and saved." if run.has_learned else "Stopped; nothing was learned yet."
 
 
-def _print_end(run: Any, dataset: Any, stopped: Any) -> None:
+def _print_end(run: Any, dataset: Any, stopped: Any, options: TrainOptions) -> None:
+    from varfilter.cli.comparison import say_comparison
     from varfilter.cli.overview import say as say_overview
     from varfilter.cli.progress import best_score
+    from varfilter.runs.comparison import remember_comparison
     from varfilter.runs.metrics import verdict
     from varfilter.runs.scores import judged_run
 
@@ -189,6 +193,9 @@ def _print_end(run: Any, dataset: Any, stopped: Any) -> None:
         f"run: {run.folder}",
         *best_score(run, stopped.best),
     )
+    compared = remember_comparison(run, dataset, options.horizon or 1)
+    if compared is not None and not options.quiet:
+        say_comparison(compared)
     naive = verdict(run)
     others = [text for text in judged_run(run, dataset) if text != naive]
     say_overview([("warning:", text) for text in others], sys.stdout)

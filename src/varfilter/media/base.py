@@ -89,6 +89,8 @@ class Inspection(NamedTuple):
     num_drawn: int = 2
     num_steps: int = 200
     num_samples: int = 64
+    has_worst: bool = False
+    """Whether the sequence with the most nats per step comes first, and is drawn."""
 
 
 class AbstractMedium(ABC):
@@ -125,6 +127,7 @@ class AbstractMedium(ABC):
     gallery: ClassVar[Gallery] = Gallery()
     inspection: ClassVar[Inspection] = Inspection()
     has_reconstructions: ClassVar[bool] = True
+    has_forecast: ClassVar[bool] = False
     caption: ClassVar[str] = (
         "The values, the prediction before each step was seen, the reconstruction after inference,"
         " and the surprise."
@@ -342,12 +345,16 @@ class AbstractMedium(ABC):
         """The part of an inspected sequence that is drawn: all of it."""
         return sequence
 
+    def draw_forecast(self, dataset: Dataset, fan: Any, width: float) -> Figure:
+        """Draw a forecast beside what came, where `has_forecast` says that a report has one."""
+        raise TypeError(f"`{type(self).__name__}` has no `draw_forecast`: write the method.")
+
     def draw_sequence(self, dataset: Dataset, sequence: Any, width: float) -> Figure:
         """Draw a filtered sequence; the most surprising steps are marked."""
-        from varfilter.plots import datasets, figures
+        from varfilter.plots import columns, datasets, figures
 
         if dataset.num_elements <= datasets.MOST_PANELS:
-            return figures.columns(dataset, sequence, width)
+            return columns.columns(dataset, sequence, width)
         return figures.images(dataset, sequence, width)[0]
 
 

@@ -25,6 +25,7 @@ from jaxtyping import Array
 from varfilter._programs import kept_jit
 from varfilter.data.continued import Continued
 from varfilter.data.dataset import Dataset, Transform
+from varfilter.inference.gradient import descend
 from varfilter.media.naive import gaussian_predictions
 from varfilter.models import LinearGaussian
 from varfilter.training.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
@@ -150,7 +151,7 @@ def _updated(
     state: Any,
     start: LinearGaussian,
     free: LinearGaussian,
-    moves: np.ndarray,
+    moves: Any,
     pull: float,
     batches: Any,
 ) -> tuple[LinearGaussian, Any]:
@@ -163,14 +164,14 @@ def _updated(
         between = apart.transition + apart.loading + apart.process.factor
         prior = 0.5 * pull * (sum(jax.tree.leaves(apart)) + (xs.shape[-1] - 1) * between)
         # The first row of a window is conditioned on, and not scored.
-        later = mask[:, 1:]
-        return prior - jnp.sum(jnp.where(later, evidence[:, 1:], 0.0)) / jnp.sum(later)
+        later = mask[:, 1:].astype(evidence.dtype)
+        return prior - jnp.sum(later * evidence[:, 1:]) / jnp.maximum(jnp.sum(later), 1.0)
 
     def step(carry: tuple[Any, Any], batch: Any) -> tuple[tuple[Any, Any], None]:
         model, state = carry
         gradient = jax.grad(loss)(model, batch)
         gradient = jax.tree.map(lambda g, f: jnp.nan_to_num(g * f), gradient, free)
-        updates, state = optimizer.update(gradient, state)
+        updates, state = descend(optimizer, gradient, state, model)
         return (optax.apply_updates(model, updates), state), None
 
     return jax.lax.scan(step, (model, state), batches)[0]
@@ -180,7 +181,7 @@ def log_evidences(
     model: LinearGaussian,
     xs: Array,
     us: Array,
-    moves: np.ndarray,
+    moves: Any,
 ) -> Array:
     """log p(x_t | x_<t) of each step, by the Kalman filter in its form for one column at a time.
 
@@ -191,7 +192,7 @@ def log_evidences(
     return _filtered(model, xs, us, moves)[2]
 
 
-def _filtered(model: LinearGaussian, xs: Array, us: Array, moves: np.ndarray) -> tuple[Array, ...]:
+def _filtered(model: LinearGaussian, xs: Array, us: Array, moves: Any) -> tuple[Array, ...]:
     """(mean and covariance of z_t before x_t was seen, log p(x_t | x_<t)) of each step."""
     noise, process = model.noise.variance, model.process.covariance
 

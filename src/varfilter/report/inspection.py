@@ -75,7 +75,9 @@ def inspect_sequences(
             None if part is None else np.asarray(part)[: len(xs) - 1] for part in inspected
         ]
         num_steps = len(ragged[number]) // dataset.rows_per_step - 1
-        found.append(InspectedSequence(names[number], 1, num_steps, xs[1:], *parts))
+        times = dataset.times.get(split)
+        times = None if times is None else np.asarray(times[number])[1 : len(xs)]
+        found.append(InspectedSequence(names[number], 1, num_steps, xs[1:], *parts, times))
     return found
 
 

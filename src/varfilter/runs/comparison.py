@@ -20,6 +20,7 @@ MODEL = "model"
 # Steps to be predicted, and forecasts further ahead, that tell scores well enough.
 MOST_STEPS, MOST_FORECASTS = 2000, 200
 NUM_SAMPLES = 256
+USUAL_HORIZON = 10
 
 
 def compare_run(
@@ -27,7 +28,7 @@ def compare_run(
     *,
     dataset: Dataset | None = None,
     split: str = "test",
-    horizon: int = 1,
+    horizon: int | None = None,
     num_particles: int | None = None,
     seed: int = 0,
 ) -> dict[str, Any] | None:
@@ -39,15 +40,17 @@ def compare_run(
     are summed over the columns. All have predicted the same values, told of all rows before them;
     the run with the filter that `filter_data` has, by 256 draws. None where there are no columns.
 
-    `dataset` is that of the run, if it is at hand.
+    Without a `horizon` it is ten, or half of the longest sequence if that is less. `dataset` is
+    that of the run, if it is at hand.
     """
-    horizon = require_positive("horizon", horizon)
+    if horizon is not None:
+        require_positive("horizon", horizon)
     dataset = run.dataset if dataset is None else dataset
     references = run.medium.column_references(dataset, run.folder / LINEAR)
     if references is None:
         return None
     sequences = continued(dataset, split, most_steps=MOST_STEPS)
-    _require_reached(sequences, horizon, split)
+    horizon = _reached(sequences, horizon, split)
     num_steps = sum(len(each) - each.begin for each in sequences)
     every = 1 if horizon == 1 else math.ceil(num_steps / MOST_FORECASTS)
     applied = apply_run(run, seed=seed, num_particles=num_particles)
@@ -92,12 +95,16 @@ def _total(scores: dict[str, dict[str, Any]]) -> float:
     return float(sum(each["nats"] for each in scores.values()))
 
 
-def _require_reached(sequences: Sequence[Continued], horizon: int, split: str) -> None:
+def _reached(sequences: Sequence[Continued], horizon: int | None, split: str) -> int:
+    """The horizon that was asked for, or the usual one; refused if no sequence is as long."""
     longest = max((len(each) - each.begin for each in sequences), default=0)
     if not longest:
         raise ValueError(f"`split` is {split!r}, which has no step to predict.")
+    if horizon is None:
+        return min(USUAL_HORIZON, max(longest // 2, 1))
     if horizon > longest:
         raise ValueError(
             f"`horizon` is {horizon}, but the longest sequence of {split} has"
             f" {count(longest, 'step')} to predict. Give at most {longest}."
         )
+    return horizon

@@ -127,6 +127,23 @@ def origins(sequence: Continued, horizon: int, every: int) -> np.ndarray:
     return np.arange(sequence.begin, len(sequence) - horizon + 1, every)
 
 
+def belief_before(
+    filter: AbstractFilter,
+    model: AbstractModel,
+    sequence: Continued,
+    place: int,
+    key: PRNGKeyArray,
+    *,
+    num_samples: int = 256,
+) -> Belief:
+    """What the filter believes before it sees the step at `place`, which is to be predicted."""
+    for begin, _, carries, _ in _chunks(filter, model, sequence, key, num_samples):
+        if place < begin + CHUNK:
+            carry = jax.tree.map(lambda leaf, at=place - begin: leaf[at], carries)
+            return Belief(carry, jnp.asarray(place - _first(sequence) - 1, jnp.int32))
+    raise ValueError(f"`place` must be a step after the first; got {place} of {len(sequence)}.")
+
+
 def _first(sequence: Continued) -> int:
     """The first step that a filter is told of."""
     return max(sequence.begin - 1 - MOST_WARM, 0)
