@@ -107,7 +107,7 @@ def test_it_is_learned_once_and_kept(table, tmp_path, monkeypatch):
 
 def test_logarithms_are_log_normal():
     xs, mean, spread = np.array([[1.7]]), np.array([[0.3]]), np.array([[0.6]])
-    found = linear._log_normal(xs, mean, spread)
+    found = linear.log_normal_predictions(xs, mean, spread)
     oracle = stats.lognorm(s=0.6, scale=np.exp(0.3))
     assert found.mean[0, 0] == pytest.approx(oracle.mean(), rel=1e-9)
     assert found.nats[0, 0] == pytest.approx(-oracle.logpdf(1.7), rel=1e-9)

@@ -310,12 +310,12 @@ def _in_columns(
     found = gaussian_predictions(dataset, xs, centre, spread)
     if not units.is_log.any():
         return found
-    log = _log_normal(xs, mean, spread)
+    log = log_normal_predictions(xs, mean, spread)
     choice = [np.where(units.is_log, a, b) for a, b in zip(log, found, strict=True)]
     return Predictions(*choice)
 
 
-def _log_normal(xs: np.ndarray, mean: np.ndarray, spread: np.ndarray) -> Predictions:
+def log_normal_predictions(xs: np.ndarray, mean: np.ndarray, spread: np.ndarray) -> Predictions:
     """The scores of a log-normal; its CRPS is that of Baran and Lerch (2015)."""
     from scipy.special import ndtr, ndtri
 

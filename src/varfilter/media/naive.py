@@ -19,7 +19,7 @@ from varfilter.media.reference import element_nats, last_seen
 from varfilter.training.predictive_scores import LEVELS, Predictions, origins
 
 # The names of the references.
-LAST, SEASONAL_NAIVE, LINEAR = "last value", "seasonal naive", "linear state space"
+LAST, SEASONAL_NAIVE, LINEAR = "last value", "seasonal naive", "linear model"
 # g(p) / g(p/2) of a column that has a season, at most; and of its second time round.
 SEASONAL, AGAIN = 0.75, 0.9
 # A season that no calendar tells of is seen so many times in training, one of the calendar twice.

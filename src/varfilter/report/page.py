@@ -95,6 +95,7 @@ def render(found: Sequence[RunSummary], *, split: str, seed: int) -> str:
         facts(_facts(found[0].numbers)) if len(found) == 1 else "",
         "<h2>Results</h2>",
         *_results([each.numbers for each in found]),
+        *_columns(found),
         *_learning(found),
         *_inference(found),
     ]
@@ -200,6 +201,16 @@ def _reference_card(numbers: dict[str, Any]) -> tuple[str, str]:
     return ("+" if own >= other else "") + nats(own - other), text
 
 
+def _columns(found: Sequence[RunSummary]) -> list[str]:
+    """The columns of tables beside their references."""
+    parts = []
+    for each in found:
+        if (compared := each.numbers["comparison"]) is not None:
+            heading = "Columns" if len(found) == 1 else f"Columns, {each.label}"
+            parts += [f"<h2>{html.escape(heading)}</h2>", *comparison_tables(compared)]
+    return parts
+
+
 def _learning(found: Sequence[RunSummary]) -> list[str]:
     parts = ["<h2>Learning curves</h2>"]
     for name, group in _by_data(found):
@@ -227,9 +238,10 @@ def _inference(found: Sequence[RunSummary]) -> list[str]:
         values = {label: each for label, each in values.items() if len(each) > 1}
         if not values:
             continue
-        text = f"{name}: free energy at the prior and after each inference iteration."
-        parts.append(illustration(partial(figures.iterations, values), text))
         most = max(map(len, values.values()))
+        if most > 2:  # two numbers are no curve
+            text = f"{name}: free energy at the prior and after each inference iteration."
+            parts.append(illustration(partial(figures.iterations, values), text))
         head = ["run", "prior", *map(str, range(1, most))]
         rows = [
             [label, *map(nats, each), *[""] * (most - len(each))] for label, each in values.items()
@@ -248,8 +260,6 @@ def _one_run(found: RunSummary, split: str, *, is_alone: bool) -> list[str]:
     heading = (
         "Data, predictions, reconstructions" if has_reconstructions else "Data and predictions"
     )
-    if (compared := numbers["comparison"]) is not None:
-        parts += [f"<{deeper}>Columns</{deeper}>", *comparison_tables(compared)]
     parts.append(f"<{deeper}>{heading}</{deeper}>")
     for drawn in found.drawn:
         paint = partial(found.medium.draw_sequence, found.dataset, drawn)

@@ -49,10 +49,7 @@ def compare_run(
     references = run.medium.column_references(dataset, run.folder / LINEAR)
     if references is None:
         return None
-    sequences = continued(dataset, split, most_steps=MOST_STEPS)
-    horizon = _reached(sequences, horizon, split)
-    num_steps = sum(len(each) - each.begin for each in sequences)
-    every = 1 if horizon == 1 else math.ceil(num_steps / MOST_FORECASTS)
+    sequences, horizon, every = compared_part(dataset, split, horizon)
     applied = apply_run(run, seed=seed, num_particles=num_particles)
     own = filter_predictions(
         applied.filter, applied.model, sequences, jax.random.key(seed),
@@ -69,7 +66,7 @@ def compare_run(
     return {
         "split": split,
         "num_sequences": len(sequences),
-        "num_steps": num_steps,
+        "num_steps": sum(len(each) - each.begin for each in sequences),
         "horizons": list(own),
         "forecast_every": every,
         "num_samples": NUM_SAMPLES,
@@ -88,6 +85,16 @@ def remember_comparison(run: Run, dataset: Dataset, horizon: int = 1) -> dict[st
     if found is not None:
         run.remember(comparison={name: each["1"] for name, each in found["nats"].items()})
     return found
+
+
+def compared_part(
+    dataset: Dataset, split: str, horizon: int | None
+) -> tuple[list[Continued], int, int]:
+    """What all predictors are to predict: (sequences, steps ahead, from every so many-th step)."""
+    sequences = continued(dataset, split, most_steps=MOST_STEPS)
+    horizon = _reached(sequences, horizon, split)
+    num_steps = sum(len(each) - each.begin for each in sequences)
+    return sequences, horizon, 1 if horizon == 1 else math.ceil(num_steps / MOST_FORECASTS)
 
 
 def _total(scores: dict[str, dict[str, Any]]) -> float:
