@@ -90,6 +90,7 @@ def _train(target: Target, options: TrainOptions, stopping: Stopping) -> int:
     from varfilter.cli.progress import shown_by
     from varfilter.devices import in_any_process, is_first_process
     from varfilter.media import load
+    from varfilter.runs.comparison import compared_part
     from varfilter.runs.plan import plan_run, reached_in
     from varfilter.runs.run import Run
     from varfilter.runs.training import train_run
@@ -118,6 +119,8 @@ def _train(target: Target, options: TrainOptions, stopping: Stopping) -> int:
         dataset = earlier.dataset
     else:
         dataset = load(experiment.data)
+    if options.horizon is not None:
+        compared_part(dataset, "valid", options.horizon)  # refused before anything is trained
     run = Run.begin(out, experiment, dataset)
     plan = None
     if not options.quiet:

@@ -89,12 +89,11 @@ def summarize(
         fan = middle_fan(*applied, dataset, split, int(chosen[0]), far, jax.random.key(seed))
     lines = run.metrics()
     num_epochs = run.experiment.schedule.num_epochs
-    warnings = judgements(lines, num_epochs=num_epochs)
     if compared is None:
-        warnings.append(naivety(scores.nats, reference))
+        beaten = naivety(scores.nats, reference)
     else:
-        nats = {name: each["1"] for name, each in compared["nats"].items()}
-        warnings.append(shortfall(nats, split))
+        beaten = shortfall({name: each["1"] for name, each in compared["nats"].items()}, split)
+    warnings = [*judgements(lines, num_epochs=num_epochs), beaten]
     numbers = {
         "label": label,
         **_facts(run, dataset),

@@ -47,13 +47,15 @@ class Predictions(NamedTuple):
 
     def part(self, which: slice) -> "Predictions":
         """Those of some of the values."""
-        return Predictions(*(each[which] for each in self[:-1]), self.quantiles[:, which])
+        xs, mean, nats, crps = (each[which] for each in self[:-1])
+        return Predictions(xs, mean, nats, crps, self.quantiles[:, which])
 
     @staticmethod
     def joined(parts: Sequence["Predictions"]) -> "Predictions":
         """Those of several sequences as one."""
         *others, quantiles = zip(*parts, strict=True)
-        return Predictions(*map(np.concatenate, others), np.concatenate(quantiles, axis=1))
+        xs, mean, nats, crps = map(np.concatenate, others)
+        return Predictions(xs, mean, nats, crps, np.concatenate(quantiles, axis=1))
 
 
 def column_scores(dataset: Dataset, found: Predictions) -> dict[str, dict[str, Any]]:
