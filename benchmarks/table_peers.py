@@ -123,7 +123,8 @@ def _best_form(
     scaled = sequence.xs[:, i].astype(np.float64)
     family = dataset.families[i]
     choices = [(scaled, False)]
-    if np.nanmin(raw) > 0 and not family.has_levels:
+    # Zeros went through float32: what is next to nothing is no positive column.
+    if np.nanmin(raw) > 1e-3 * np.nanmean(raw) and not family.has_levels:
         choices.append((np.log(raw), True))
     begin = sequence.begin
     valid = Continued(sequence.name, sequence.xs[:begin], None, None, begin - num_valid)

@@ -1,8 +1,9 @@
 """Naive predictions of each column, a Gaussian each: the last value, and that of a season before.
 
 The season of a table is the lag at which its columns are like themselves again. With g(p) the mean
-of (x_t - x_{t-p})^2 (the variogram), g(p) is well below g(p/2) if p is the length of a season; of a
-column that wanders it is twice as large, and of noise it is the same.
+of (x_t - x_{t-p})^2 (the variogram), g(p) is well below g(p/2), or below the mean of g over shorter
+lags, if p is the length of a season; of a column that wanders it is twice as large, and of noise it
+is the same.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,9 +21,10 @@ from varfilter.training.predictive_scores import LEVELS, Predictions, origins
 
 # The names of the references.
 LAST, SEASONAL_NAIVE, LINEAR = "last value", "seasonal naive", "linear model"
-# g(p) / g(p/2) of a column that has a season, at most; and of its second time round.
-SEASONAL, AGAIN = 0.75, 0.9
-# A season that no calendar tells of is seen so many times in training, one of the calendar twice.
+# What is left of g(p) in a column that has a season, at most; and in its second time round. Where
+# no calendar tells of it, and any lag may be one by chance, it is to be plain to see.
+BY_CALENDAR, BY_ROWS = (0.75, 0.9), (0.5, 0.8)
+# Such a season is seen so many times in training, one of the calendar twice.
 FEWEST_SEASONS = 4
 LONGEST_LAG = 1000
 # Rows by which the season is found: the last ones, and those of the longest sequences.
@@ -78,13 +80,13 @@ def season_of(dataset: Dataset) -> Season | None:
     ]
     longest = max(map(len, sequences))
     known = {length: name for length, name in _calendar(dataset) if 2 * length <= longest}
-    if known and (length := _best_lag(sequences, list(known))) is not None:
+    if known and (length := _best_lag(sequences, list(known), BY_CALENDAR)) is not None:
         return Season(length, f"{length} steps, a {known[length]}")
     lags = range(2, min(longest // FEWEST_SEASONS, LONGEST_LAG) + 1)
     # What wanders comes back by chance; its changes do not.
     moves = [getattr(f.transform, "change_scale", None) is not None for f in dataset.families]
     sequences = [np.where(moves, xs - _lagged(xs, 1), xs) for xs in sequences]
-    if (length := _best_lag(sequences, lags)) is not None:
+    if (length := _best_lag(sequences, lags, BY_ROWS)) is not None:
         return Season(length, f"{length} steps, as the training rows repeat themselves")
     return None
 
@@ -193,8 +195,13 @@ def _calendar(dataset: Dataset) -> list[tuple[int, str]]:
     return [(length, name) for length, name in lengths if length >= LEAST_STEPS]
 
 
-def _best_lag(sequences: list[np.ndarray], lags: Sequence[int] | range) -> int | None:
-    """The lag at which the columns are most like themselves again; None if none is."""
+def _best_lag(
+    sequences: list[np.ndarray], lags: Sequence[int] | range, most: tuple[float, float]
+) -> int | None:
+    """The lag at which the columns are most like themselves again; None if none is.
+
+    `most` is what may be left of their variogram there, and the second time round.
+    """
     level = [xs - _trend(xs) for xs in sequences]
     known: dict[int, np.ndarray] = {}
 
@@ -208,14 +215,20 @@ def _best_lag(sequences: list[np.ndarray], lags: Sequence[int] | range) -> int |
 
     longest = max(map(len, level))
     gains: dict[int, float] = {}
-    for lag in lags:
-        ratio = _ratio(variogram(lag), variogram(max(lag // 2, 1)))
-        again = np.zeros_like(ratio)
+    # The means over all shorter lags, in the order of the lags.
+    total, num_lags = np.zeros(level[0].shape[1]), 0
+    for lag in sorted(lags):
+        while num_lags < lag - 1:
+            num_lags += 1
+            total = total + np.nan_to_num(variogram(num_lags))
+        before = np.fmax(variogram(max(lag // 2, 1)), total / max(num_lags, 1))
+        ratio = _ratio(variogram(lag), before)
+        again = np.full_like(ratio, 0.5 * most[1])
         if 2 * lag < longest:
             again = _ratio(variogram(2 * lag), variogram(max(3 * lag // 2, 1)))
-        is_seasonal = (ratio < SEASONAL) & (again < AGAIN)
+        is_seasonal = (ratio < most[0]) & (again < most[1])
         if is_seasonal.any():
-            gains[lag] = float(np.sum(np.log(np.maximum(ratio[is_seasonal], 1e-6))))
+            gains[lag] = float(np.sum(np.log(np.maximum(ratio * again, 1e-6))[is_seasonal]))
     if not gains:
         return None
     best = min(gains.values())
