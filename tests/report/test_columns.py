@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from varfilter.cli.reports import Evaluate
-from varfilter.media.naive import LAST, LINEAR, SEASONAL_NAIVE
+from varfilter.media.naive import LAST, LINEAR
 from varfilter.plots.columns import Fan, columns, drawn_columns, fan
 from varfilter.plots.figures import InspectedSequence
 from varfilter.plots.style import NARROW, WIDE
@@ -24,7 +24,9 @@ HEAT, VALVE = "heat < $x$ & y", "valve"
 def test_every_predictor_has_predicted_the_same_values(reported):
     run, page, numbers = reported("table")
     found = numbers["runs"][0]["comparison"]
-    assert list(found["columns"]) == ["model", LAST, SEASONAL_NAIVE, LINEAR]
+    # A sequence has hardly more than one turn of what goes round in it.
+    assert list(found["columns"]) == ["model", LAST, LINEAR]
+    assert found["notes"][0].startswith("There is no season")
     assert found["horizons"] == [1, 10]
     for ahead in ("1", "10"):
         counts = {
@@ -41,7 +43,7 @@ def test_every_predictor_has_predicted_the_same_values(reported):
             assert each[ahead][VALVE]["within_90"] is None
             assert 0 <= each[ahead][HEAT]["within_50"] <= each[ahead][HEAT]["within_90"] <= 1
     text = page.read_text(encoding="utf-8")
-    assert text.count("linear state space</td>") == 2 * 3
+    assert text.count("linear model</td>") == 2 * 3
     assert "One step ahead" in text
     # What was learned for it stays in the folder.
     assert (run.folder / comparison.LINEAR).exists()
@@ -62,7 +64,7 @@ def test_evaluate_prints_a_table_that_a_terminal_shows(reported, capsys):
     # The same draws as those of the report.
     assert kept["comparison"] == numbers["runs"][0]["comparison"]
     rmse = kept["comparison"]["columns"][LINEAR]["10"][HEAT]["rmse"]
-    assert re.search(rf"linear state space +{rmse:.3f}", out)
+    assert re.search(rf"linear model +{rmse:.3f}", out)
     assert Evaluate(run.folder, horizon=0)() == 2
     assert "--horizon" in capsys.readouterr().err
     with pytest.raises(ValueError, match=r"`horizon` is 40, but the longest .* 39 steps"):
@@ -77,7 +79,7 @@ def test_a_run_that_loses_says_so_where_it_is_used(reported, monkeypatch, tmp_pa
     monkeypatch.setattr(other, "remember", lambda **facts: other.record.update(facts))
     remember_comparison(other, run.dataset)
     nats = other.record["comparison"]
-    assert set(nats) == {"model", LAST, SEASONAL_NAIVE, LINEAR}
+    assert set(nats) == {"model", LAST, LINEAR}
     other.record["comparison"] = {"model": 2.0, LAST: 3.0, LINEAR: 1.5}
     said = verdict(other)
     assert said.startswith(f"It is no better than the {LINEAR}: 2.0000 nats per step of the valid")
