@@ -8,15 +8,19 @@ import jax
 import numpy as np
 import pytest
 
+from varfilter.cli.options import TrainOptions
 from varfilter.cli.reports import Evaluate
+from varfilter.cli.train import _print_end
 from varfilter.media.naive import LAST, LINEAR
 from varfilter.plots.columns import Fan, columns, drawn_columns, fan
 from varfilter.plots.figures import InspectedSequence
 from varfilter.plots.style import NARROW, WIDE
 from varfilter.report.columns import middle_fan
 from varfilter.runs import Run, comparison
+from varfilter.runs.checkpointing import Best
 from varfilter.runs.comparison import compare_run, remember_comparison
 from varfilter.runs.metrics import verdict
+from varfilter.runs.training import Stopped
 
 HEAT, VALVE = "heat < $x$ & y", "valve"
 
@@ -86,6 +90,27 @@ def test_a_run_that_loses_says_so_where_it_is_used(reported, monkeypatch, tmp_pa
     assert "1.5000" in said
     other.record["comparison"] = {"model": 1.0, LAST: 3.0, LINEAR: 1.5}
     assert verdict(other) is None
+
+
+def test_training_ends_with_what_it_lost_to(reported, monkeypatch, tmp_path, capsys):
+    run, _, numbers = reported("table")
+    found = numbers["runs"][0]["comparison"]
+    nats = {"model": {"1": 9.0}, LAST: {"1": 8.0}, LINEAR: {"1": 7.5}}
+    nats = {name: each | {"10": each["1"]} for name, each in nats.items()}
+    monkeypatch.setattr(comparison, "compare_run", lambda *_, **__: found | {"nats": nats})
+    other = Run(tmp_path, run.experiment, dict(run.record))
+    monkeypatch.setattr(other, "remember", lambda **facts: other.record.update(facts))
+    stopped = Stopped("enough", 2, Best(9.0, 2))
+    _print_end(other, run.dataset, stopped, TrainOptions())
+    out = capsys.readouterr().out
+    assert "one step ahead" in out
+    last = " ".join(out[out.rindex("warning:") :].split())
+    assert last.startswith(f"warning: It is no better than the {LINEAR}: 9.0000 nats per step")
+    # Who asked for the last lines has the verdict, without the table.
+    _print_end(other, run.dataset, stopped, TrainOptions(quiet=True))
+    out = capsys.readouterr().out
+    assert "one step ahead" not in out
+    assert "no better than" in out
 
 
 def test_a_medium_without_columns_is_compared_with_nothing(reported):
