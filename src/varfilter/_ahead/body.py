@@ -264,10 +264,11 @@ def _product(equation: JaxprEqn, fixed: set[Var]) -> Product | None:
     if equation.primitive is not jax.lax.dot_general_p:
         return None
     contracted, batch = equation.params["dimension_numbers"]
-    if any(batch) or any(isinstance(atom, Literal) for atom in equation.invars):
+    factors = [atom for atom in equation.invars if not isinstance(atom, Literal)]
+    if any(batch) or len(factors) < 2:
         return None
     for side, axis in ((0, 0), (1, -1)):
-        matrix, operand = equation.invars[side], equation.invars[1 - side]
+        matrix, operand = factors[side], factors[1 - side]
         summed = contracted[side], contracted[1 - side]
         if matrix in fixed and len(array_type(matrix).shape) == 2 and len(summed[0]) == 1:
             return Product(equation, matrix, operand, (summed[0][0], summed[1][0]), axis)

@@ -92,6 +92,8 @@ class Inspection(NamedTuple):
     num_drawn: int = 2
     num_steps: int = 200
     num_samples: int = 64
+    has_worst: bool = False
+    """Whether the sequence with the most nats per step comes first, and is drawn."""
 
 
 class AbstractMedium(ABC):
@@ -131,6 +133,7 @@ class AbstractMedium(ABC):
     gallery: ClassVar[Gallery] = Gallery()
     inspection: ClassVar[Inspection] = Inspection()
     has_reconstructions: ClassVar[bool] = True
+    has_forecast: ClassVar[bool] = False
     caption: ClassVar[str] = (
         "The values, the prediction before each step was seen, the reconstruction after inference,"
         " and the surprise."
@@ -256,6 +259,13 @@ class AbstractMedium(ABC):
         """Score the naive predictor that a model must beat."""
         return marginal_reference(dataset, split)
 
+    def column_references(self, dataset: Dataset, kept: Path) -> Any:
+        """What a model is held against column by column; None where there are no columns.
+
+        What has to be learned for it is kept in the file `kept`.
+        """
+        return None
+
     # Rows of filtered steps and of forecasts
 
     def cell_size(self, dataset: Dataset) -> int:
@@ -350,12 +360,16 @@ class AbstractMedium(ABC):
         """Draw what was filtered with its alarms, and a fan of what may follow; tables alone."""
         raise TypeError(f"{type(self).__name__} has no alarms to draw.")
 
+    def draw_forecast(self, dataset: Dataset, fan: Any, width: float) -> Figure:
+        """Draw a forecast beside what came, where `has_forecast` says that a report has one."""
+        raise TypeError(f"`{type(self).__name__}` has no `draw_forecast`: write the method.")
+
     def draw_sequence(self, dataset: Dataset, sequence: Any, width: float) -> Figure:
         """Draw a filtered sequence; the most surprising steps are marked."""
-        from varfilter.plots import datasets, figures
+        from varfilter.plots import columns, datasets, figures
 
         if dataset.num_elements <= datasets.MOST_PANELS:
-            return figures.columns(dataset, sequence, width)
+            return columns.columns(dataset, sequence, width)
         return figures.images(dataset, sequence, width)[0]
 
 

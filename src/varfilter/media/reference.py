@@ -40,7 +40,7 @@ def last_value_reference(dataset: Dataset, split: str) -> Reference:
     """
     count, total, _ = _sums(_training(dataset))
     mean = total / np.maximum(count, 1)
-    changes = (xs[1:] - _last_seen(xs)[:-1] for xs in _training(dataset))
+    changes = (xs[1:] - last_seen(xs)[:-1] for xs in _training(dataset))
     num_changes, _, square = _sums(changes)
     spread = np.sqrt(square / np.maximum(num_changes, 1))
     # A change of what is 0 or 1 has the square 1.
@@ -48,7 +48,7 @@ def last_value_reference(dataset: Dataset, split: str) -> Reference:
     is_binary = _are_binary(dataset)
     scores = []
     for xs in _sequences(dataset, split):
-        last = _last_seen(xs)[:-1]
+        last = last_seen(xs)[:-1]
         # Of what was never seen before, the mean of training is all that is known.
         known = np.where(np.isnan(last), mean, last)
         centre = np.where(is_binary, np.where(known > 0.5, stays, 1.0 - stays), known)
@@ -61,11 +61,11 @@ def _nats(dataset: Dataset, xs: np.ndarray, centre: np.ndarray, spread: np.ndarr
     """Minus the log-probability per step of one sequence; `centre` of a 0 or 1 is p(1)."""
     families = dataset.families
     if len(families) == 1:
-        total = _element_nats(families[0], xs, centre, spread)
+        total = element_nats(families[0], xs, centre, spread)
     else:
         total = np.stack(
             [
-                _element_nats(family, xs[:, i], centre[:, i], spread[i])
+                element_nats(family, xs[:, i], centre[:, i], spread[i])
                 for i, family in enumerate(families)
             ],
             axis=1,
@@ -73,9 +73,10 @@ def _nats(dataset: Dataset, xs: np.ndarray, centre: np.ndarray, spread: np.ndarr
     return float(np.nansum(total) / len(xs))
 
 
-def _element_nats(
+def element_nats(
     family: Family, xs: np.ndarray, centre: np.ndarray, spread: np.ndarray | float
 ) -> np.ndarray:
+    """-log p of values of one family, of a Gaussian; `centre` of a 0 or 1 is p(1)."""
     # Imported here: it takes a third of a second, and most commands need no reference.
     from scipy.special import log_ndtr, ndtr
 
@@ -128,7 +129,7 @@ def _sums(arrays: Iterable[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndar
     return count, total, square
 
 
-def _last_seen(xs: np.ndarray) -> np.ndarray:
+def last_seen(xs: np.ndarray) -> np.ndarray:
     """Each element as it was last observed, at every step; NaN before the first time."""
     if not np.isnan(xs).any():
         return xs

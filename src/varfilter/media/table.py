@@ -40,6 +40,8 @@ from varfilter.media.rows import (
 # The time of the first row that a model makes up: as readable as those of dated training data,
 # and plainly none of theirs.
 FIRST_DATE = np.datetime64("2000-01-01T00:00:00")
+# Steps of a sequence that a report draws.
+MOST_DRAWN = 300
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,8 @@ class TableMedium(AbstractMedium):
     has_alarms = True
     inputs = "a table (.csv, .tsv, .parquet, .npy, .npz), or - for JSON lines on standard input"
     gallery = Gallery(3, 1000, "marks at the bottom are missing values")
-    inspection = Inspection(num_drawn=1, num_steps=300)
+    inspection = Inspection(num_drawn=1, num_steps=1000, has_worst=True)
+    has_forecast = True
     has_reconstructions = False
     caption = (
         "Each column as it was read (dots), the mean of its prediction before it was read (line)"
@@ -224,6 +227,12 @@ class TableMedium(AbstractMedium):
         """Score the prediction that each column stays as it was last read."""
         return last_value_reference(dataset, split)
 
+    def column_references(self, dataset: Dataset, kept: Path) -> Any:
+        """The last value, that of a season before, and a linear state-space model."""
+        from varfilter.media.naive import column_references
+
+        return column_references(dataset, kept)
+
     def cell_size(self, dataset: Dataset) -> int:
         """Return 1, since each column has a value of its own in a row."""
         return 1
@@ -329,9 +338,24 @@ class TableMedium(AbstractMedium):
 
     def draw_sequence(self, dataset: Dataset, sequence: Any, width: float) -> Figure:
         """Draw a panel for each column: its values, their prediction, and the band of it."""
-        from varfilter.plots.figures import columns
+        from varfilter.plots.columns import columns
 
         return columns(dataset, sequence, width)
+
+    def inspected(self, sequence: Any) -> Any:
+        """The part of a long sequence that was the most surprising."""
+        spare = len(sequence.surprise) - MOST_DRAWN
+        if spare <= 0:
+            return sequence
+        total = np.concatenate([[0.0], np.cumsum(sequence.surprise, dtype=np.float64)])
+        begin = int(np.argmax(total[MOST_DRAWN:] - total[: spare + 1]))
+        return sequence.part(begin, begin + MOST_DRAWN)
+
+    def draw_forecast(self, dataset: Dataset, fan: Any, width: float) -> Figure:
+        """Draw a panel for each column: what came before, the bands ahead, and what came."""
+        from varfilter.plots.columns import fan as drawn
+
+        return drawn(dataset, fan, width)
 
 
 def _names(dataset: Dataset, wanted: list[str]) -> dict[str, str]:
