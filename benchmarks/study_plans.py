@@ -292,8 +292,8 @@ def third_finals(choices: dict[str, Any]) -> list[Cell]:
 def fourth_finals(choices: dict[str, Any]) -> list[Cell]:
     """MuseData again, four seeds of our best c, b, a, each with 350 epochs instead of 250.
 
-    In `third_finals` time was up for c at epoch 175, where it was still falling. Expected of c: 100 s
-    to compile, 0.9 s an epoch beside the others, 8 s for each of seven validations: 470 s.
+    In `third_finals` time was up for c at epoch 175, where it was still falling. Expected of c:
+    100 s to compile, 0.9 s an epoch beside the others, 8 s for each of seven validations: 470 s.
     """
     ours = {"num_epochs": 350, "epochs_per_validation": 50}
     return [final("musedata", method, "best", choices, **ours) for method in SEARCHED]

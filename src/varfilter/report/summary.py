@@ -36,8 +36,8 @@ NUM_RANKED = 5
 class RunSummary:
     """What is said of one run: `numbers` is plain JSON, `drawn` are the sequences to be shown.
 
-    `alarms` are those of a table, where they could be calibrated, and `fan` is a forecast to be drawn
-    beside what came, where the medium has such.
+    `alarms` are those of a table, where they could be calibrated, and `fan` is a forecast to be
+    drawn beside what came, where the medium has such.
     """
 
     label: str
