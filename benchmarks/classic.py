@@ -1,6 +1,6 @@
 """The classic filters beside other people's, on the same numbers: ratios of one run.
 
-    pip install 'varfilter[benchmark]'
+    pip install 'varfilter[benchmark]' && pip install --no-deps particles
     python benchmarks/classic.py [--quick] [--json FILE] [--only SECTION ...]
 
 - `kalman`: the evidence and the filtered means of complete sequences, beside dynamax;

@@ -49,14 +49,14 @@ def measure(
     """Coverage inside of gaps and without any, and what the first step after a gap costs."""
     schema = run.template.schema
     numeric = [name for name in schema.columns if schema.kinds[name] == "numeric"]
-    options = {"num_particles": num_particles, "spread": spread}
-    whole = _filtered(run, sequences, options)
+    options = {"num_particles": num_particles, "spread": spread, "alarm_rate": 0.0}
+    whole = filtered(run, sequences, options)
     cut = {
         (name, begin): _cut(rows, begin)
         for name, rows in sequences.items()
         for begin in _places(len(rows))
     }
-    found = _filtered(run, {f"{n} from {b}": rows for (n, b), rows in cut.items()}, options)
+    found = filtered(run, {f"{n} from {b}": rows for (n, b), rows in cut.items()}, options)
 
     inside: dict[str, dict[str, list[float]]] = {column: {} for column in numeric}
     outside: dict[str, dict[str, list[float]]] = {column: {} for column in numeric}
@@ -171,7 +171,7 @@ def _mean(by_name: dict[str, list[float]]) -> tuple[float, float]:
     return float(np.nanmean(every)), float(each.std(ddof=1) / np.sqrt(len(each)))
 
 
-def _filtered(
+def filtered(
     run: Run, sequences: dict[str, np.ndarray], options: dict[str, Any]
 ) -> dict[str, list[dict[str, Any]]]:
     """The rows that `varfilter filter` writes of each sequence, whose steps are a grid of times."""

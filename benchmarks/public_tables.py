@@ -1,8 +1,8 @@
 """Tables that come inside packages, and simulated ones, as dictionaries of columns.
 
-`statsmodels` and `vega_datasets` have their data sets inside; only these files are read, nothing
-of the packages is imported. `prepared(folder)` writes each table as an .npz, which is all that
-another machine needs.
+`statsmodels`, `vega_datasets`, `river` and `sktime` have their data sets inside; only these files
+are read, nothing of the packages is imported. `prepared(folder)` writes each table as an .npz,
+which is all that another machine needs.
 """
 
 import csv
@@ -16,11 +16,11 @@ Table = dict[str, np.ndarray]
 ROOT = Path(__file__).parent.parent
 
 
-def prepared(folder: Path) -> list[Path]:
+def prepared(folder: Path, tables: dict[str, Callable[[], Table]] | None = None) -> list[Path]:
     """Write the tables into the folder; those whose package is not installed are left out."""
     folder.mkdir(parents=True, exist_ok=True)
     found = []
-    for name, table in TABLES.items():
+    for name, table in (TABLES if tables is None else tables).items():
         try:
             columns = table()
         except ModuleNotFoundError as error:
@@ -123,6 +123,89 @@ def volatility() -> Table:
     return _stacked({"returns": np.exp(z / 2.0) * random.normal(size=z.shape)})
 
 
+def economy_quarters() -> Table:
+    """50 years of quarters in the United States, with their dates: most columns rise."""
+    columns = _columns(_inside("statsmodels", "datasets/macrodata/macrodata.csv"))
+    years, quarters = _numbers(columns["year"]), _numbers(columns["quarter"])
+    pairs = zip(years, quarters, strict=True)
+    days = [f"{year:.0f}-{3 * quarter - 2:02.0f}-01" for year, quarter in pairs]
+    return {"time": _dates(days)} | economy_levels()
+
+
+def sunspot_numbers() -> Table:
+    """309 years of sunspot activity, as it was counted."""
+    columns = _columns(_inside("statsmodels", "datasets/sunspots/sunspots.csv"))
+    return {"sunspots": _numbers(columns["SUNACTIVITY"])}
+
+
+def sea() -> Table:
+    """61 years of months, with their dates: the temperature of the sea."""
+    columns = _columns(_inside("statsmodels", "datasets/elnino/elnino.csv"))
+    days = [f"{year}-{month:02}-01" for year in columns["YEAR"] for month in range(1, 13)]
+    return {"time": _dates(days), **elnino()}
+
+
+def equipment() -> Table:
+    """21 years of months: the turnover of makers of electrical equipment in the euro area."""
+    columns = _columns(_inside("statsmodels", "datasets/elec_equip/elec_equip.csv"))
+    dates, values = columns.values()
+    return {
+        "time": _dates([_iso(*date.split("-")) for date in dates]),
+        "turnover": _numbers(values),
+    }
+
+
+def weather_types() -> Table:
+    """Four years of days in Seattle: rain, temperatures, wind, and what kind of day it was."""
+    columns = _columns(_inside("vega_datasets", "_data/seattle-weather.csv"))
+    return weather() | {"weather": np.array(columns["weather"])}
+
+
+def city() -> Table:
+    """A year of hours in San Francisco, with their dates."""
+    columns = _columns(_inside("vega_datasets", "_data/sf-temps.csv"))
+    days = [day.replace("/", "-") for day in columns["date"]]
+    return {"time": _dates(days), "temperature": _numbers(columns["temp"])}
+
+
+def passengers() -> Table:
+    """39 years of months: passengers of airlines."""
+    columns = _columns(_inside("river", "drift/datasets/airline_passengers.csv"))
+    days = [_iso(month, "1", year) for year, month in (d.split("-") for d in columns["date"])]
+    return {"time": _dates(days), "passengers": _numbers(columns["Total Passengers"])}
+
+
+def oil() -> Table:
+    """32 years of trading days: the price of a barrel."""
+    columns = _columns(_inside("river", "drift/datasets/brent_crude_oil.csv"))
+    parts = (map(int, day.split("/")) for day in columns["day"])
+    days = [f"{year}-{month:02}-{day:02}" for month, day, year in parts]
+    return {"time": _dates(days), "price": _numbers(columns["DPB"])}
+
+
+def office() -> Table:
+    """Six days in an office, every quarter of an hour: warmth, damp, light and carbon dioxide."""
+    columns = _columns(_inside("river", "drift/datasets/occupancy.csv"))
+    named = {"V1": "temperature", "V2": "humidity", "V3": "light", "V4": "co2"}
+    return {"time": _dates(columns["time"])} | {
+        name: _numbers(columns[old]) for old, name in named.items()
+    }
+
+
+def water() -> Table:
+    """53 days of hours: the flow of water through a pipe, with gaps."""
+    columns = _columns(_inside("river", "datasets/water-flow.csv"))
+    hours = [text[:19] for text in columns["Time"]]
+    return {"time": _dates(hours), "flow": _numbers(columns["Water flow [l/s]"])}
+
+
+def scripts() -> Table:
+    """17 years of months: how often a medicine was prescribed, often not at all."""
+    columns = _columns(_inside("sktime", "datasets/data/PBS_dataset/PBS_dataset.csv"))
+    days = [_iso(month, "1", year) for year, month in (text.split() for text in columns["Month"])]
+    return {"time": _dates(days), "scripts": _numbers(columns["Scripts"])}
+
+
 TABLES: dict[str, Callable[[], Table]] = {
     "sensors": sensors,
     "weather": weather,
@@ -139,6 +222,28 @@ LEVELS: dict[str, Callable[[], Table]] = {
     "co2-levels": co2_levels,
     "economy-levels": economy_levels,
 }
+
+
+# Tables as they come, with their times and kinds, and how far ahead their users would look.
+DATED: dict[str, tuple[Callable[[], Table], int]] = {
+    "co2": (co2_levels, 13),
+    "economy": (economy_quarters, 8),
+    "sunspots": (sunspot_numbers, 11),
+    "sea": (sea, 12),
+    "equipment": (equipment, 12),
+    "weather": (weather_types, 14),
+    "city": (city, 24),
+    "passengers": (passengers, 12),
+    "oil": (oil, 20),
+    "office": (office, 20),
+    "water": (water, 24),
+    "scripts": (scripts, 12),
+}
+MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+
+
+def _iso(month: str, day: str, year: str) -> str:
+    return f"{year}-{MONTHS.index(month[:3].lower()) + 1:02}-{int(day):02}"
 
 
 def _autoregression(

@@ -1,86 +1,171 @@
-"""Tables as their users have them: one step ahead, beside what an engineer would use instead.
+"""Tables as their users have them, one step ahead and further, beside what one would use instead.
 
-    python benchmarks/tables.py --out FILE [--tables NAME ...] [--variants auto level] [--seeds 0]
+    python benchmarks/tables.py --export DIR
+    python benchmarks/tables.py --out FILE --peers [--from DIR] [--tables NAME ...]
+    python benchmarks/tables.py --out FILE [--from DIR] [--tables NAME ...] [--seeds 0 1 2]
+                                [--variants auto level] [--jobs N]
     python benchmarks/tables.py --out FILE --report
 
 Of each table the first 80% are for fitting, a tenth of all rows among them for validation, and the
-last 20% are scored once: of a table of three sequences or more these are whole sequences. `auto` is
-`varfilter train` as it is; `level` has every column told as it is, which was so before motions were
-chosen. A line of JSON is added to FILE as each training ends; what is there is not done again.
+last 20% are scored once. `auto` is `varfilter train` as it is, and `level` has every column told as
+it is, which was so before motions were chosen. `--peers` are the models of statsmodels in
+`table_peers.py`; a machine that trains needs neither statsmodels nor the packages that the tables
+come in, if they were exported before.
 
-By column: `rmse` of the mean predicted one step ahead, in the column's own units; `last` that of
-the value before; `within` the share of values inside of the 90% band. Of a row: `nats`, minus the
-log-density of the observations in standardised units (lower is better), and `last_nats` that of
-the last value with the spread of its changes in the training part.
+A line of JSON is added to FILE as each job ends; what is there is not done again, so that jobs may
+be stopped at any time, and files of two machines put together. A line of ours has the run's own
+`comparison` (`varfilter.runs.comparison`): model, last value, seasonal naive and linear model, by
+column; one of a peer has the same scores of it. All are of the same rows, in the same units.
 """
 
 import argparse
 import dataclasses
 import json
+import os
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from public_tables import LEVELS, TABLES, Table
+from public_tables import DATED, Table, kept, prepared
 
+from varfilter.data.continued import continued
 from varfilter.data.dataset import Dataset
 from varfilter.data.tables.read import read_table
-from varfilter.experiments.paper import own_experiment
-from varfilter.media.formats import as_columns
-from varfilter.media.reference import last_value_reference
-from varfilter.media.table import TableSource
-from varfilter.runs.applied import filter_data
-from varfilter.runs.run import IN_MEMORY, Run
-from varfilter.runs.training import train_run
+from varfilter.runs.comparison import MOST_STEPS, compare_run, compared_part
 
 FRACTIONS = (0.7, 0.1, 0.2)
-BAND = (0.05, 0.95)
-EVERY = LEVELS | TABLES
+OURS = "varfilter"
+REFERENCES = ("last value", "seasonal naive", "linear model")
+# By how much a model may be worse than the last value, and within which shares bands of 90% hold.
+MARGIN, LEAST_WITHIN, MOST_WITHIN = 0.05, 0.80, 0.97
+Line = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """One training, or all peers of a table (`variant` is then peers)."""
+
+    table: str
+    variant: str
+    seed: int
+    epochs: int | None
 
 
 def main() -> None:
-    """Train and score what is asked for, or show what was."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--tables", nargs="+", choices=EVERY, default=[*LEVELS, "sensors"])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--export", type=Path, metavar="DIR", help="write the tables there")
+    parser.add_argument("--from", type=Path, dest="folder", metavar="DIR", help="read them there")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="lines of JSON")
+    parser.add_argument("--tables", nargs="+", choices=DATED, default=list(DATED))
     parser.add_argument("--variants", nargs="+", choices=("auto", "level"), default=["auto"])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
-    parser.add_argument("--epochs", type=int, default=None)
-    parser.add_argument("--report", action="store_true")
-    arguments = parser.parse_args()
-    known = list(_lines(arguments.out))
-    if arguments.report:
-        _report(known)
+    parser.add_argument("--epochs", type=int, metavar="N", help="of training (the experiment's)")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="trainings at a time (1)")
+    parser.add_argument("--peers", action="store_true", help="the models of statsmodels")
+    parser.add_argument("--report", action="store_true", help="print the tables of what is there")
+    parser.add_argument("--one", metavar="JOB", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.export is not None:
+        for path in prepared(options.export, {name: table for name, (table, _) in DATED.items()}):
+            print(path)
+    elif options.one is not None:
+        print(json.dumps(measured(Job(**json.loads(options.one)), options.folder)))
+    elif options.out is None:
+        parser.error("give `--out FILE`, or `--export DIR`")
+    elif options.report:
+        report(_lines(options.out))
+    else:
+        _work(options)
+
+
+def _work(options: argparse.Namespace) -> None:
+    """Have all jobs done that are not in the file yet, so many at a time."""
+    done = {Job(*(line[f.name] for f in dataclasses.fields(Job))) for line in _lines(options.out)}
+    variants = ["peers"] if options.peers else options.variants
+    seeds = [0] if options.peers else options.seeds
+    epochs = None if options.peers else options.epochs
+    # Seed by seed: what a run that is stopped leaves behind has all tables.
+    jobs = [
+        job
+        for seed in seeds
+        for variant in variants
+        for table in options.tables
+        if (job := Job(table, variant, seed, epochs)) not in done
+    ]
+    if options.jobs == 1:
+        for job in jobs:
+            _append(options.out, measured(job, options.folder))
         return
-    done = {(line["table"], line["variant"], line["seed"], line["epochs"]) for line in known}
-    for name in arguments.tables:
-        table = EVERY[name]()
-        for variant in arguments.variants:
-            for seed in arguments.seeds:
-                job = (name, variant, seed, arguments.epochs)
-                if job in done:
-                    continue
-                line = dict(zip(("table", "variant", "seed", "epochs"), job, strict=True))
-                line |= fitted(table, variant, seed, arguments.epochs)
-                with arguments.out.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(line) + "\n")
-                _report([line])
+    running: dict[subprocess.Popen[str], Job] = {}
+    while jobs or running:
+        while jobs and len(running) < options.jobs:
+            job = jobs.pop(0)
+            running[_started(job, options.folder)] = job
+        for process in [each for each in running if each.poll() is not None]:
+            job = running.pop(process)
+            out, errors = process.communicate()
+            if process.returncode:
+                print(f"{job} failed: {(errors.splitlines() or ['?'])[-1]}", file=sys.stderr)
+            else:
+                _append(options.out, json.loads(out.splitlines()[-1]))
+        time.sleep(0.2)
 
 
-def fitted(table: Table, variant: str, seed: int, epochs: int | None) -> dict[str, Any]:
-    """Train the table's own experiment on the first part, and score it on the last."""
+def _started(job: Job, folder: Path | None) -> "subprocess.Popen[str]":
+    """A job in a process of its own, on one core."""
+    words = ["--one", json.dumps(dataclasses.asdict(job))]
+    words += [] if folder is None else ["--from", str(folder)]
+    one_core = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+    environment = os.environ | {
+        "JAX_PLATFORMS": "cpu", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
+        "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {one_core}".strip(),
+    }  # fmt: skip
+    return subprocess.Popen(
+        [sys.executable, __file__, *words],
+        env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def measured(job: Job, folder: Path | None) -> Line:
+    """The line of a job."""
+    make, horizon = DATED[job.table]
+    table = make() if folder is None else kept(folder, [job.table])[job.table]
+    begin = time.perf_counter()
+    scored = (_peers if job.variant == "peers" else _trained)(table, job, horizon)
+    return dataclasses.asdict(job) | {
+        "horizon": horizon,
+        "num_rows": len(next(iter(table.values()))),
+        "seconds": time.perf_counter() - begin,
+        **scored,
+    }
+
+
+def _read(table: Table, variant: str) -> Dataset:
+    """The table as `varfilter train` reads it, one sequence that is cut in time."""
     kinds = None
     if variant == "level":
-        kinds = dict.fromkeys(read_table(table, fractions=FRACTIONS).columns, "level")
-    dataset = read_table(table, fractions=FRACTIONS, kinds=kinds)
-    experiment = dataclasses.replace(
-        own_experiment(TableSource(IN_MEMORY)), name="table", seed=seed
-    )
-    if epochs is not None:
-        schedule = dataclasses.replace(experiment.schedule, num_epochs=epochs)
+        kinds = dict.fromkeys(read_table(table, fractions=FRACTIONS, split="time").columns, "level")
+    return read_table(table, fractions=FRACTIONS, split="time", kinds=kinds)
+
+
+def _trained(table: Table, job: Job, horizon: int) -> Line:
+    """Train the table's own experiment on the first part, and compare it on the last."""
+    from varfilter.experiments.paper import own_experiment
+    from varfilter.media.table import TableSource
+    from varfilter.runs.run import IN_MEMORY, Run
+    from varfilter.runs.training import train_run
+
+    dataset = _read(table, job.variant)
+    experiment = own_experiment(TableSource(IN_MEMORY))
+    experiment = dataclasses.replace(experiment, name="table", seed=job.seed)
+    if job.epochs is not None:
+        schedule = dataclasses.replace(experiment.schedule, num_epochs=job.epochs)
         experiment = dataclasses.replace(experiment, schedule=schedule)
     with tempfile.TemporaryDirectory() as folder:
         run = Run.begin(folder, experiment, dataset)
@@ -88,83 +173,186 @@ def fitted(table: Table, variant: str, seed: int, epochs: int | None) -> dict[st
         for _ in train_run(run, dataset):
             pass
         seconds = time.perf_counter() - begin
-        rows = as_columns(filter_data(run, table, levels=BAND, seed=seed))
-    return {"seconds": seconds, "motions": dataset.schema.motions, **scored(dataset, rows)}
-
-
-def scored(dataset: Dataset, rows: dict[str, np.ndarray]) -> dict[str, Any]:
-    """The scores of filtered rows that are of the test part, and those of the last value."""
-    is_test, starts = _tested(dataset, rows)
-    columns = {}
-    for name, family in dataset.column_families:
-        values = np.asarray(rows[name], np.float64)
-        last = _last_seen(values, starts)
-        seen = is_test & ~np.isnan(values) & ~np.isnan(last) & ~np.isnan(rows[f"{name}_mean"])
-        low, high = rows[f"{name}_q05"], rows[f"{name}_q95"]
-        columns[name] = {
-            "rmse": _rms(rows[f"{name}_mean"][seen] - values[seen]),
-            "last": _rms(last[seen] - values[seen]),
-            "within": None
-            if family.is_binary
-            else float(np.mean((low[seen] <= values[seen]) & (values[seen] <= high[seen]))),
-        }
-    surprise = rows["surprise"][is_test]
+        found = compare_run(run, dataset=dataset, horizon=horizon, seed=job.seed)
+        revision = run.record["revision"]
+    assert found is not None
     return {
-        "columns": columns,
-        "nats": float(np.nanmean(surprise)),
-        "last_nats": last_value_reference(dataset, "test").nats,
-        "num_rows": int(np.sum(~np.isnan(surprise))),
+        "training_seconds": seconds,
+        "motions": dataset.schema.motions,
+        "kinds": dataset.schema.kinds,
+        "comparison": found,
+        "revision": revision,
     }
 
 
-def _tested(dataset: Dataset, rows: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Which rows are of the test part, but for the first of it; and where sequences begin."""
-    schema = dataset.schema
-    names = np.asarray(rows[schema.sequence or "sequence"]).astype(str)
-    starts = np.concatenate([[True], names[1:] != names[:-1]])
-    tested = set(dataset.names.get("test", ())) - set(dataset.names.get("train", ()))
-    if tested:  # whole sequences; otherwise each has a last part for the test
-        return np.isin(names, list(tested)) & ~starts, starts
-    times = np.asarray(rows[schema.time or "time"])
-    first = np.asarray(dataset.times["test"][0])[0]
-    return times > first, starts
+def _peers(table: Table, job: Job, horizon: int) -> Line:
+    """Fit the models of statsmodels to the first part, and score them on the last."""
+    import statsmodels
+    from table_peers import peer_scores
+
+    dataset = _read(table, "auto")
+    _, horizon, every = compared_part(dataset, "test", horizon)
+    # The same steps, after all rows before them.
+    (sequence,) = continued(
+        dataset, "test", most_before=len(dataset.train.values) * 2, most_steps=MOST_STEPS
+    )
+    return {
+        "peers": peer_scores(dataset, sequence, horizon, every),
+        "statsmodels": statsmodels.__version__,
+    }
 
 
-def _last_seen(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """The value before each row that was observed, of its own sequence."""
-    last, found = np.nan, []
-    for value, begins in zip(values, starts, strict=True):
-        last = np.nan if begins else last
-        found.append(last)
-        last = last if np.isnan(value) else value
-    return np.array(found)
+# The report.
 
 
-def _rms(errors: np.ndarray) -> float:
-    return float(np.sqrt(np.mean(np.square(errors))))
+def report(lines: list[Line]) -> None:
+    """Print a table for each horizon and the demands, from the lines, in Markdown."""
+    for variant in dict.fromkeys(each["variant"] for each in lines if each["variant"] != "peers"):
+        ours = [each for each in lines if each["variant"] == variant]
+        names = [name for name in DATED if any(each["table"] == name for each in ours)]
+        summaries = [
+            Summary.of(name, ours, [each for each in lines if each["variant"] == "peers"])
+            for name in names
+        ]
+        print(f"\n`{variant}`, means over seeds; log scores are sums over the columns of a row.\n")
+        for ahead in ("1", "H"):
+            _print_horizon(summaries, ahead)
+        _print_demands(summaries)
 
 
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    if path.exists():
-        for text in path.read_text(encoding="utf-8").splitlines():
-            yield json.loads(text)
+@dataclasses.dataclass(frozen=True)
+class Summary:
+    """The scores of a table by predictor and horizon (1 and H), means over seeds.
+
+    `nats` are sums, `rmse` and `crps` geometric means over columns of the ratio to the last value,
+    and `within` means over columns. Only columns that all have predicted count.
+    """
+
+    table: str
+    num_seeds: int
+    num_rows: int
+    columns: tuple[str, ...]
+    horizon: int
+    nats: dict[str, dict[str, float]]
+    spread: dict[str, float]
+    rmse: dict[str, dict[str, float]]
+    crps: dict[str, dict[str, float]]
+    within: dict[str, dict[str, float]]
+
+    @staticmethod
+    def of(name: str, ours: list[Line], peers: list[Line]) -> "Summary":
+        own = [each for each in ours if each["table"] == name]
+        horizon = own[0]["horizon"]
+        # By predictor, a list over seeds of {horizon: {column: scores}}.
+        found: dict[str, list[Any]] = {}
+        for line in own:
+            for predictor, by_horizon in line["comparison"]["columns"].items():
+                found.setdefault(OURS if predictor == "model" else predictor, []).append(by_horizon)
+        for line in peers:
+            if line["table"] == name:
+                for peer, scores in line["peers"].items():
+                    found[peer] = [scores["columns"]]
+        named = [set(each["1"]) for some in found.values() for each in some]
+        columns = tuple(c for c in own[0]["comparison"]["columns"]["model"]["1"]
+                        if all(c in some for some in named))  # fmt: skip
+        keys = {"1": "1", "H": str(horizon)}
+
+        def each(predictor: str, ahead: str, score: str) -> np.ndarray:
+            """(seeds, columns) of a score, NaN where there is none."""
+            values = [
+                [by_horizon[keys[ahead]][column][score] for column in columns]
+                for by_horizon in found[predictor]
+            ]
+            return np.array(values, np.float64)
+
+        def ratios(score: str) -> dict[str, dict[str, float]]:
+            return {
+                predictor: {
+                    ahead: float(
+                        np.exp(
+                            np.mean(
+                                np.log(each(predictor, ahead, score).mean(0))
+                                - np.log(each("last value", ahead, score).mean(0))
+                            )
+                        )
+                    )
+                    for ahead in keys
+                }
+                for predictor in found
+            }
+
+        nats = {p: {a: float(each(p, a, "nats").sum(1).mean()) for a in keys} for p in found}
+        spread = {a: float(each(OURS, a, "nats").sum(1).std()) for a in keys}
+        within = {p: {a: float(np.nanmean(each(p, a, "within_90"))) for a in keys} for p in found}
+        return Summary(
+            name, len(own), own[0]["num_rows"], columns, horizon,
+            nats, spread, ratios("rmse"), ratios("crps"), within,
+        )  # fmt: skip
+
+    def best_peer(self, ahead: str) -> str | None:
+        """The peer with the best log score on the rows that are scored, in hindsight."""
+        peers = [name for name in self.nats if name not in (OURS, *REFERENCES)]
+        return min(peers, key=lambda name: self.nats[name][ahead]) if peers else None
 
 
-def _report(lines: list[dict[str, Any]]) -> None:
-    """Print a table: RMSE beside that of the last value, bands, and nats."""
-    for line in lines:
-        print(
-            f"{line['table']} {line['variant']} seed {line['seed']}: {line['nats']:.3f} nats"
-            f" (last value {line['last_nats']:.3f}), {line['seconds']:.0f} s"
-        )
-        for name, column in line["columns"].items():
-            within = "" if column["within"] is None else f", 90% band {column['within']:.3f}"
-            print(
-                f"  {name} ({line['motions'].get(name, 'level')}): rmse {column['rmse']:.4g},"
-                f" last value {column['last']:.4g}, ratio"
-                f" {column['rmse'] / max(column['last'], 1e-30):.3f}{within}",
-                flush=True,
-            )
+def _print_horizon(summaries: list[Summary], ahead: str) -> None:
+    print(f"Horizon {ahead}: log score in nats (RMSE and CRPS as ratios to the last value's)\n")
+    print(
+        "| table | rows, columns | last value | seasonal naive | linear model | best peer"
+        " | varfilter | within 90% |"
+    )
+    print("|---|---|---|---|---|---|---|---|")
+    for each in summaries:
+        peer = each.best_peer(ahead)
+        far = "" if ahead == "1" else f", H {each.horizon}"
+        cells = [f"{each.table}{far}", f"{each.num_rows:,} x {len(each.columns)}"]
+        for name in (*REFERENCES, peer):
+            text = "-" if name is None or name not in each.nats else _cell(each, name, ahead)
+            cells.append(text if name is None or name in REFERENCES else f"{name} {text}")
+        error = f" ± {each.spread[ahead]:.3f}" if each.num_seeds > 1 else ""
+        cells += [f"{_cell(each, OURS, ahead)}{error}", f"{each.within[OURS][ahead]:.1%}"]
+        print(f"| {' | '.join(cells)} |")
+    print()
+
+
+def _cell(each: Summary, name: str, ahead: str) -> str:
+    score = f"{each.nats[name][ahead]:.3f}"
+    if name == "last value":
+        return score
+    return f"{score} ({each.rmse[name][ahead]:.2f}, {each.crps[name][ahead]:.2f})"
+
+
+def _print_demands(summaries: list[Summary]) -> None:
+    """Which demands are met, and which tables miss them."""
+    worse, bands, ahead, behind = [], [], [], []
+    for each in summaries:
+        for far in ("1", "H"):
+            own, last = each.nats[OURS][far], each.nats["last value"][far]
+            # A log score has no zero: the margin is of a row's nats, at least those of one value.
+            if own > last + MARGIN * max(1.0, abs(last)) or each.rmse[OURS][far] > 1.0 + MARGIN:
+                worse.append(f"{each.table} (horizon {far})")
+        if not LEAST_WITHIN <= each.within[OURS]["H"] <= MOST_WITHIN:
+            bands.append(f"{each.table} {each.within[OURS]['H']:.1%}")
+        if (peer := each.best_peer("1")) is not None:
+            is_ahead = each.nats[OURS]["1"] <= each.nats[peer]["1"]
+            (ahead if is_ahead else behind).append(each.table)
+    print(f"Worse than the last value by more than {MARGIN:.0%}: {', '.join(worse) or 'none'}.")
+    print(f"At or ahead of the best peer in log score one step ahead: {', '.join(ahead) or 'none'};"
+          f" behind: {', '.join(behind) or 'none'}.")  # fmt: skip
+    print(f"Bands of 90% at H outside of {LEAST_WITHIN:.0%} to {MOST_WITHIN:.0%}:"
+          f" {', '.join(bands) or 'none'}.")  # fmt: skip
+
+
+def _append(path: Path, line: Line) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(line) + "\n")
+    print(f"{line['table']} {line['variant']} {line['seed']}: {line['seconds']:.0f} s", flush=True)
+
+
+def _lines(path: Path) -> list[Line]:
+    if not path.exists():
+        return []
+    return [json.loads(text) for text in path.read_text(encoding="utf-8").splitlines()]
 
 
 if __name__ == "__main__":

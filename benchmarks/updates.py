@@ -151,7 +151,7 @@ def random_data(observations: Observations, shape: tuple[int, ...], key: Any) ->
 def measure_update(name: str, *, quick: bool, phases: bool, began: float) -> Iterator[Row]:
     """Rows of one preset: the whole update first, and then its parts."""
     preset = PRESETS[name]
-    chain, subject = _whole(preset, quick=quick)
+    chain, subject = whole_update(preset, quick=quick)
     chain.launch()[0].block_until_ready()
     row: Row = {
         "kind": "update", "preset": name, "title": preset.title, **subject.size,
@@ -216,7 +216,8 @@ def update_chain(subject: Subject) -> Chain:
     return Chain(update, subject.state, subject.batch)
 
 
-def _whole(preset: Preset, *, quick: bool) -> tuple[Chain, Subject]:
+def whole_update(preset: Preset, *, quick: bool) -> tuple[Chain, Subject]:
+    """The whole update of all the preset's learners, compiled, and the first of them."""
     if preset.num_seeds == 1:
         subject = prepare(preset, quick=quick)
         return update_chain(subject), subject

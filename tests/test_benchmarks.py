@@ -122,18 +122,46 @@ def test_applied_runs_are_timed(tmp_path):
         assert row["num_particles"] > 1 or row["times_one"] == 1.0
 
 
-@pytest.mark.slow
-def test_bands_of_the_sensors_hold_in_gaps(tmp_path):
-    """The quick start's run, trained in full: what the head of `gaps.py` measures.
-
-    `tests/filters/test_missing_feedback.py` has the same of a model whose truth is known.
-    """
-    table, run = ROOT / "examples" / "data" / "sensors.csv", tmp_path / "run"
+@pytest.fixture(scope="module")
+def sensors(tmp_path_factory):
+    """The quick start's run, trained in full."""
+    table = ROOT / "examples" / "data" / "sensors.csv"
+    run = tmp_path_factory.mktemp("sensors") / "run"
     words = ["-m", "varfilter", "train", table, "--out", run, "--quiet"]
     trained = subprocess.run([sys.executable, *map(str, words)], capture_output=True, check=False)
     assert trained.returncode == 0, trained.stderr
+    return run
+
+
+@pytest.mark.slow
+def test_alarms_of_the_sensors_come_at_the_rate_asked_for_and_find_faults(sensors, tmp_path):
+    path = tmp_path / "alarms.json"
+    words = [ROOT / "benchmarks" / "alarms.py", sensors, "--healthy", 100, "--faulty", 12]
+    done = subprocess.run(
+        [sys.executable, *map(str, words), "--json", str(path)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads(path.read_text())
+    for rate in ("0.05", "0.01", "0.003"):  # of 7,700 steps: at 0.001 there are eight alarms
+        assert 0.5 < found["rates"][rate] / float(rate) < 2.0, found["rates"]
+    ours = found["compared"]["0.01"].pop("varfilter")
+    assert ours["spike"]["recall"] > 0.7
+    assert ours["swapped"]["recall"] == 1.0
+    for theirs in found["compared"]["0.01"].values():
+        for kind, each in theirs.items():
+            assert each["recall"] <= ours[kind]["recall"]
+    assert found["named"]["spike"]["share"] > 0.8
+
+
+@pytest.mark.slow
+def test_bands_of_the_sensors_hold_in_gaps(sensors, tmp_path):
+    """What the head of `gaps.py` measures.
+
+    `tests/filters/test_missing_feedback.py` has the same of a model whose truth is known.
+    """
     path = tmp_path / "gaps.json"
-    words = [ROOT / "benchmarks" / "gaps.py", run, "--without", "24", "--json", path]
+    words = [ROOT / "benchmarks" / "gaps.py", sensors, "--without", "24", "--json", path]
     done = subprocess.run(
         [sys.executable, *map(str, words)], capture_output=True, text=True, check=False
     )

@@ -121,6 +121,7 @@ def test_so_do_other_learners_numbers_and_places_of_the_data(tmp_path):
             assert_same_training(together, name, alone, process)
 
 
+@pytest.mark.slow
 def test_two_processes_learn_what_one_does(one_process, two_processes):
     name = "avf, 2"
     for process in (0, 1):

@@ -34,7 +34,7 @@ def output_of(name):
 
 
 # Much compiling, of models that other examples and the tests of inputs have too.
-LONG = ("driven_pendulum.py", "linear_dynamics_dial.py")
+LONG = ("driven_pendulum.py", "linear_dynamics_dial.py", "deep_markov_wells.py")
 RUN = [
     pytest.param(path, marks=[pytest.mark.slow] if path.name in LONG else [], id=path.stem)
     for path in EXAMPLES

@@ -7,9 +7,11 @@ import pytest
 
 import varfilter as vf
 from varfilter.prediction import no_steps, predict, predictive_quantiles, run_predictive
-from worlds import KEY, linear_gaussian, observations
+from worlds import KEY, linear_gaussian_parameters, observations
 
-MODEL = linear_gaussian()
+# With noise that is independent over elements, as that of the columns of a table is.
+NOISE = {"noise_covariance": np.diag([0.7, 1.1])}
+MODEL = vf.LinearGaussian(**linear_gaussian_parameters() | NOISE)
 XS = np.asarray(observations(MODEL, 6, 0))
 XS = np.where(np.arange(12).reshape(6, 2) % 5 == 3, np.nan, XS)  # some missing
 NUM = 4000
@@ -17,7 +19,9 @@ NUM = 4000
 
 @pytest.fixture(scope="module")
 def exact():
-    return run_predictive(vf.KalmanFilter(), MODEL, XS, KEY, num_samples=NUM, levels=(0.1, 0.5))
+    return run_predictive(
+        vf.KalmanFilter(), MODEL, XS, KEY, num_samples=NUM, levels=(0.1, 0.5), surprises=True
+    )
 
 
 def test_moments_and_quantiles_are_those_of_the_kalman_filter(exact):
@@ -37,6 +41,33 @@ def test_moments_and_quantiles_are_those_of_the_kalman_filter(exact):
     assert np.all(np.abs(predicted.quantiles[:, 1] - mean) < 1.8 * off * std)
 
 
+def test_surprises_are_of_each_element_by_the_past_and_given_the_others(exact):
+    """The marginal and the conditional density of the exact Gaussian prediction."""
+    _, filtered, predicted = exact
+    mean, covariance = (
+        np.asarray(a, np.float64)
+        for a in jax.vmap(lambda d: (d.mean, d.covariance))(filtered.prediction)
+    )
+    found = predicted.surprises
+
+    def surprise(x, m, v):
+        return 0.5 * (np.log(2 * np.pi * v) + (x - m) ** 2 / v)
+
+    seen = ~np.isnan(XS)
+    np.testing.assert_array_equal(np.isnan(found.alone), ~seen)
+    for t, k in np.argwhere(seen):
+        m, v = mean[t, k], covariance[t, k, k]
+        # The mean of NUM densities of one emission each, whose spread is of their own size.
+        assert found.alone[t, k] == pytest.approx(surprise(XS[t, k], m, v), abs=0.1)
+        other = 1 - k
+        if seen[t, other]:
+            gain = covariance[t, k, other] / covariance[t, other, other]
+            m, v = m + gain * (XS[t, other] - mean[t, other]), v - gain * covariance[t, other, k]
+        assert found.given[t, k] == pytest.approx(surprise(XS[t, k], m, v), abs=0.1)
+        assert found.mean[t, k] == pytest.approx(m, abs=0.1 * v**0.5)
+        assert found.variance[t, k] == pytest.approx(v, rel=0.1)
+
+
 @pytest.mark.parametrize("num_samples", [1, 16, 128])
 def test_one_more_draw_lies_below_a_quantile_as_often_as_it_says(num_samples):
     """Few draws too: of uniform numbers the share below a value is the value itself."""
@@ -50,7 +81,9 @@ def test_one_more_draw_lies_below_a_quantile_as_often_as_it_says(num_samples):
 
 
 def test_no_steps_are_like_steps_but_for_their_number(exact):
-    none = no_steps(vf.KalmanFilter(), MODEL, KEY, num_samples=NUM, levels=(0.1, 0.5))
+    none = no_steps(
+        vf.KalmanFilter(), MODEL, KEY, num_samples=NUM, levels=(0.1, 0.5), surprises=True
+    )
     assert jax.tree.structure(none) == jax.tree.structure(exact[1:])
     for empty, whole in zip(jax.tree.leaves(none), jax.tree.leaves(exact[1:]), strict=True):
         assert (empty.shape, empty.dtype) == ((0, *whole.shape[1:]), whole.dtype)
@@ -59,7 +92,7 @@ def test_no_steps_are_like_steps_but_for_their_number(exact):
 def test_the_filter_goes_its_own_way_beside_the_predictions():
     filter = vf.ParticleFilter(vf.Prior(), 7)
     belief, filtered = vf.run(filter, MODEL, XS, KEY)
-    after, beside, predicted = run_predictive(filter, MODEL, XS, KEY, num_samples=5)
+    after, beside, predicted = run_predictive(filter, MODEL, XS, KEY, num_samples=5, surprises=True)
     for mine, theirs in zip(
         jax.tree.leaves((after, beside)), jax.tree.leaves((belief, filtered)), strict=True
     ):
@@ -70,9 +103,14 @@ def test_the_filter_goes_its_own_way_beside_the_predictions():
     # One step at a time, as on a stream: what is predicted does not depend on what comes.
     belief, step = vf.start(filter, MODEL), eqx.filter_jit(vf.step)
     for t, x in enumerate(XS[:2]):
-        alone = predict(filter, MODEL, belief, KEY, num_samples=5)
+        alone = predict(filter, MODEL, belief, KEY, x=x, num_samples=5)
         np.testing.assert_allclose(alone.mean, predicted.mean[t], rtol=1e-5, atol=1e-5)
         np.testing.assert_allclose(alone.variance, predicted.variance[t], rtol=1e-5)
+        each = jax.tree.map(lambda leaf, t=t: leaf[t], predicted.surprises)
+        for mine, theirs in zip(
+            jax.tree.leaves(alone.surprises), jax.tree.leaves(each), strict=True
+        ):
+            np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-4)
         belief, _ = step(filter, MODEL, belief, x, KEY)
 
 

@@ -246,20 +246,20 @@ def filter_steps(
     key: PRNGKeyArray,
     kl_weight: float | Float[Array, ""] = 1.0,
     *,
-    look: Callable[[Belief], Any] = lambda _: None,
+    look: Callable[[Belief, Any], Any] = lambda belief, x: None,
     keep: Callable[[Filtered], Any] = lambda filtered: filtered,
     scan: Callable[..., tuple[Any, Any]] = jax.lax.scan,
 ) -> tuple[Belief, tuple[Any, Any]]:
-    """Return the last belief, and of each step `keep(filtered)` and `look(belief)` before it.
+    """Return the last belief, and of each step `keep(filtered)` and `look(belief, x)` before it.
 
     `run` without its checks, for functions that are compiled; padded steps have a `bound` of 0.
-    What is looked at knows the input of its step already, but not the observation.
+    The belief that is looked at knows the input of its step already, but not the observation `x`.
     """
 
     def take(belief: Belief, x_and_u: Any, exists: Array, key: PRNGKeyArray) -> tuple[Carry, Any]:
         x, u = x_and_u
         carry = driven_carry(filter, model, belief.carry, u)
-        looked = look(Belief(carry, belief.t))
+        looked = look(Belief(carry, belief.t), x)
         carry, filtered = filter.step(model, carry, x, key, kl_weight=kl_weight)
         bound = jnp.where(exists, filtered.bound, 0.0)
         return carry, (keep(eqx.tree_at(lambda f: f.bound, filtered, bound)), looked)

@@ -4,6 +4,7 @@
 narrow; here z_t is drawn, so that all that is not known of it is in the spread.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,8 +23,10 @@ from varfilter.contracts import (
     require_observations,
     require_step_mask,
 )
+from varfilter.distributions import AbstractDistribution
 from varfilter.filtering import FIRST, Belief, filter_steps, require_belief, start
 from varfilter.filters.base import AbstractFilter, Filtered, driven_carry, require_fitting
+from varfilter.filters.recovery import finite_bound
 from varfilter.model import AbstractModel, Latent, State, driven
 from varfilter.observation import fill_first
 
@@ -31,17 +34,34 @@ from varfilter.observation import fill_first
 PREDICTION = 0xF1
 
 
+class ElementSurprises(eqx.Module):
+    """How surprising each element of x_t was by itself, in nats; NaN where it was not observed.
+
+    `alone` is -log p(x_k | x_<t), by the past; `given` is -log p(x_k | x_<t, the others of x_t),
+    which also sees what does not go together. `mean` and `variance` are what was to be expected
+    of the element, given the others. For families whose elements are independent given z_t.
+    """
+
+    alone: Float[Array, " *event"]
+    given: Float[Array, " *event"]
+    mean: Float[Array, " *event"]
+    variance: Float[Array, " *event"]
+
+
 class Predicted(eqx.Module):
     """What was expected of x_t before it was seen: p(x_t | x_<t), by Monte Carlo.
 
     `mean` and `variance` come from the moments of the emissions (law of total variance), which is
     steadier than from draws of x; `quantiles[i]` is of such draws, and belongs to `levels[i]`.
+
+    `surprises` are those of the elements when they came, if they were asked for.
     """
 
     mean: Float[Array, " *event"]
     variance: Float[Array, " *event"]
     quantiles: Float[Array, " num_levels *event"]
     levels: tuple[float, ...] = eqx.field(static=True)
+    surprises: ElementSurprises | None = None
 
 
 def predict(
@@ -51,6 +71,7 @@ def predict(
     key: PRNGKeyArray,
     *,
     u: Any = None,
+    x: Any = None,
     num_samples: int = 128,
     levels: Sequence[float] = (),
 ) -> Predicted:
@@ -61,14 +82,17 @@ def predict(
     know of the past is not in the spread. A `ParticleFilter` has that too.
 
     `key` is the key of the whole sequence, as in `step`; `u` is the known input of the next step,
-    of a model that has inputs.
+    of a model that has inputs. `x`, where it has come already, is what the `surprises` are of; the
+    rest does not depend on it.
     """
     require_fitting(filter, model)
     require_key(key)
     require_belief(filter, model, belief)
     num_samples = require_positive("num_samples", num_samples)
     u = require_inputs("u", u, model, ())
-    return _predict_driven(filter, model, belief, u, key, num_samples, _levels(levels))
+    if x is not None:
+        x = require_observations("x", x, model, has_time=False)
+    return _predict_driven(filter, model, belief, u, x, key, num_samples, _levels(levels))
 
 
 def run_predictive(
@@ -83,10 +107,12 @@ def run_predictive(
     belief: Belief | None = None,
     num_samples: int = 128,
     levels: Sequence[float] = (),
+    surprises: bool = False,
 ) -> tuple[Belief, Filtered, Predicted]:
     """Filter as `run` does, with the same numbers, and `predict` before each step.
 
-    The arguments are those of `run` and of `predict`.
+    The arguments are those of `run` and of `predict`; with `surprises` each prediction has those of
+    the elements that came.
     """
     require_fitting(filter, model)
     require_key(key)
@@ -100,7 +126,9 @@ def run_predictive(
         raise ValueError("`x0` starts a new belief and `belief` continues one: give only one.")
     else:
         require_belief(filter, model, belief)
-    return _run_predictive(filter, model, belief, xs, us, mask, key, num_samples, _levels(levels))
+    return _run_predictive(
+        filter, model, belief, xs, us, mask, key, num_samples, _levels(levels), surprises
+    )
 
 
 def _levels(levels: Sequence[float]) -> tuple[float, ...]:
@@ -113,18 +141,20 @@ def _predict_driven(
     model: AbstractModel,
     belief: Belief,
     u: Float[Array, " inputs"] | None,
+    x: Float[Array, " *event"] | None,
     key: PRNGKeyArray,
     num_samples: int,
     levels: tuple[float, ...],
 ) -> Predicted:
     belief = Belief(driven_carry(filter, model, belief.carry, u), belief.t)
-    return _predict(filter, model, belief, key, num_samples, levels)
+    return _predict(filter, model, belief, x, key, num_samples, levels)
 
 
 def _predict(
     filter: AbstractFilter,
     model: AbstractModel,
     belief: Belief,
+    x: Float[Array, " *event"] | None,
     key: PRNGKeyArray,
     num_samples: int,
     levels: tuple[float, ...],
@@ -134,17 +164,54 @@ def _predict(
         state = filter.draw(model, belief.carry, key_state)
         z = distributions.sample(model.prior(state), key_z)
         emission = model.emission(state, z)
-        return emission.mean, emission.variance, emission.sample(key_x) if levels else None
+        drawn = emission.sample(key_x) if levels else None
+        likely = None if x is None else element_log_probs(emission, x)
+        return emission.mean, emission.variance, drawn, likely
 
     own = jax.random.fold_in(jax.random.fold_in(key, belief.t), PREDICTION)
-    means, variances, samples = jax.vmap(draw)(jax.random.split(own, num_samples))
+    means, variances, samples, log_probs = jax.vmap(draw)(jax.random.split(own, num_samples))
     mean, variance = jnp.mean(means, axis=0), jnp.mean(variances, axis=0)
     if num_samples > 1:
         variance = variance + jnp.var(means, axis=0, ddof=1)
     quantiles = jnp.zeros((0, *mean.shape), mean.dtype)
     if samples is not None:
         quantiles = predictive_quantiles(samples, levels)
-    return Predicted(mean, variance, quantiles, levels)
+    surprises = None
+    if x is not None:
+        surprises = _element_surprises(x, log_probs, means, variances)
+    return Predicted(mean, variance, quantiles, levels, surprises)
+
+
+def element_log_probs(
+    distribution: AbstractDistribution, x: Float[Array, " *event"]
+) -> Float[Array, " *event"]:
+    """log p(x_k) of each element by itself, whatever the family; 0 where it was not observed."""
+    alone = jnp.where(jnp.eye(x.size, dtype=bool), jnp.ravel(x)[None], jnp.nan)
+    return jax.vmap(distribution.log_prob)(alone.reshape(x.size, *x.shape)).reshape(x.shape)
+
+
+def _element_surprises(
+    x: Float[Array, " *event"],
+    log_probs: Float[Array, "num_samples *event"],
+    means: Float[Array, "num_samples *event"],
+    variances: Float[Array, "num_samples *event"],
+) -> ElementSurprises:
+    """Weigh the draws of (s, z) by all other elements: p(x_k | others) = sum_i w_ik p_i(x_k)."""
+    num_samples = log_probs.shape[0]
+    log_probs = finite_bound(log_probs).reshape(num_samples, x.size)
+    # A sum of the others, not of all less one: what is absurd would leave nothing of the rest.
+    others = log_probs @ (1.0 - jnp.eye(x.size, dtype=log_probs.dtype))
+    log_weights = jax.nn.log_softmax(others, axis=0)
+    weights = jnp.exp(log_weights).reshape(means.shape)
+    mean = jnp.sum(weights * means, axis=0)
+    variance = jnp.sum(weights * (variances + (means - mean[None]) ** 2), axis=0)
+
+    def surprise(log_values: Float[Array, "num_samples size"]) -> Float[Array, " *event"]:
+        found = -finite_bound(jax.nn.logsumexp(log_values, axis=0)).reshape(x.shape)
+        return jnp.where(distributions.observed(x), found, jnp.nan)
+
+    alone, given = surprise(log_probs - math.log(num_samples)), surprise(log_weights + log_probs)
+    return ElementSurprises(alone, given, mean, variance)
 
 
 @eqx.filter_jit
@@ -158,9 +225,10 @@ def _run_predictive(
     key: PRNGKeyArray,
     num_samples: int,
     levels: tuple[float, ...],
+    surprises: bool,
 ) -> tuple[Belief, Filtered, Predicted]:
-    def look(belief: Belief) -> Predicted:
-        return _predict(filter, model, belief, key, num_samples, levels)
+    def look(belief: Belief, x: Any) -> Predicted:
+        return _predict(filter, model, belief, x if surprises else None, key, num_samples, levels)
 
     belief, (filtered, predicted) = filter_steps(
         filter, model, belief, xs, us, mask, key, look=look
@@ -175,6 +243,7 @@ def no_steps(
     *,
     num_samples: int = 128,
     levels: Sequence[float] = (),
+    surprises: bool = False,
 ) -> tuple[Filtered, Predicted]:
     """What `run_predictive` says of no steps at all: every array is empty; nothing is computed."""
     x = jax.ShapeDtypeStruct((0, *observation_shape(model)), jnp.result_type(float))
@@ -183,7 +252,8 @@ def no_steps(
     mask = jax.ShapeDtypeStruct((0,), bool)
     belief = eqx.filter_eval_shape(start, filter, model)
     _, *shapes = eqx.filter_eval_shape(
-        _run_predictive, filter, model, belief, x, us, mask, key, num_samples, _levels(levels)
+        _run_predictive,
+        *(filter, model, belief, x, us, mask, key, num_samples, _levels(levels), surprises),
     )
     return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), tuple(shapes))
 

@@ -29,6 +29,7 @@ def both(songs, tmp_path_factory):
     return folder, began, went_on
 
 
+@pytest.mark.slow  # as `tests/runs/test_several.py` shows by default
 def test_each_is_the_run_of_its_seed_alone(both, unbroken):
     folder, began, went_on = both
     assert (began.code, went_on.code) == (0, 0), began.err + went_on.err

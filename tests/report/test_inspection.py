@@ -12,7 +12,7 @@ from varfilter.filtering import start, step
 from varfilter.media import Inspection, medium_of
 from varfilter.models import widened
 from varfilter.plots.figures import most_surprising
-from varfilter.report import report
+from varfilter.report import report, summary
 from varfilter.report.inspection import NOMINAL, coverage, inspect_sequences, reliability
 from varfilter.runs.applied import applied_filter
 from varfilter.training import evaluate
@@ -120,20 +120,31 @@ def test_a_report_says_with_how_many_trajectories_it_predicts(reported, tmp_path
     (found,) = numbers["runs"]
     assert found["num_particles"] == run.medium.num_particles == 256
     assert "Filtered with 256 weighted trajectories" in page.read_text(encoding="utf-8")
+    with pytest.raises(ValueError, match="`num_particles`"):
+        report([run], tmp_path / "none.html", num_particles=0)
+
+
+@pytest.mark.slow
+def test_what_a_report_draws_is_of_as_many_trajectories(reported, tmp_path, monkeypatch):
+    run, _, numbers = reported("table")
+    (found,) = numbers["runs"]
     model, trained, _, _ = run.trained()
-    chosen = np.random.default_rng(0).permutation(len(run.dataset.test))
+    # The sequence that is drawn is the worst.
+    assert found["drawn"][0]["name"] == found["sequences"]["worst"][0]["name"]
+    chosen = np.array([run.dataset.names["test"].index(found["drawn"][0]["name"])])
     peaks = {}
     for count, spread in ((1, 1.0), (256, 1.1)):
         (drawn, *_) = inspect_sequences(
             applied_filter(trained, count), widened(model, spread), run.dataset, jax.random.key(0),
-            chosen[:4], split="test", inspection=run.medium.inspection,
+            chosen, split="test", inspection=run.medium.inspection,
         )  # fmt: skip
         peaks[count] = most_surprising(drawn)
     assert found["drawn"][0]["most_surprising"] == peaks[256] != peaks[1]
+    # What is compared by column is tested elsewhere, and takes programs of its own.
+    monkeypatch.setattr(summary, "compare_run", lambda *_, **__: found["comparison"])
+    monkeypatch.setattr(summary, "middle_fan", lambda *_, **__: None)
     alone = report([run], tmp_path / "one.html", num_particles=1)
     (found,) = json.loads(alone.with_suffix(".json").read_text())["runs"]
     assert found["num_particles"] == 1
     assert found["drawn"][0]["most_surprising"] == peaks[1]
     assert "one sampled trajectory, as the paper does" in alone.read_text(encoding="utf-8")
-    with pytest.raises(ValueError, match="`num_particles`"):
-        report([run], tmp_path / "none.html", num_particles=0)

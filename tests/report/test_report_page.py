@@ -11,14 +11,15 @@ from varfilter.cli.reports import Report
 from varfilter.report import report
 
 
-# Songs and sounds are drawn as rows and curves, as the table and the film are.
-@pytest.mark.parametrize(
-    "medium",
-    [
-        pytest.param(name, marks=() if name in ("video", "table") else pytest.mark.slow)
-        for name in MEDIA
-    ],
-)
+def media(*by_default):
+    """All media, those by default that show what is claimed; the others are marked slow."""
+    marks = {name: () if name in by_default else pytest.mark.slow for name in MEDIA}
+    return pytest.mark.parametrize("medium", [pytest.param(n, marks=m) for n, m in marks.items()])
+
+
+# Sounds and films are drawn as curves and rows, as the table and the songs are; a model of films
+# takes half a minute to compile.
+@media("table", "music")
 def test_a_browser_shows_the_page_whole_on_every_screen(reported, tmp_path, medium):
     _, page, _ = reported(medium)
     measured, said, pictures = look_at(page, (1280, 400), tmp_path)
@@ -38,7 +39,7 @@ def test_a_browser_shows_the_page_whole_on_every_screen(reported, tmp_path, medi
     assert max(measured[400]["drawn"]) < min(measured[1280]["drawn"])
 
 
-@pytest.mark.parametrize("medium", MEDIA)
+@media("table", "music")
 def test_the_page_is_self_contained_and_says_what_was_run(reported, medium):
     run, page, numbers = reported(medium)
     text = page.read_text(encoding="utf-8")
@@ -52,6 +53,9 @@ def test_the_page_is_self_contained_and_says_what_was_run(reported, medium):
     assert "heat &lt; $x$ &amp; y" in text or medium != "table"
     # What was inferred after each step is shown where the medium shows it.
     assert ("reconstructions</h2>" in text) == (medium != "table")
+    # What is rare is said where it is known what is healthy.
+    assert ("Alarms</h2>" in text) == (medium == "table")
+    assert (found["alarms"] is None) == (medium != "table")
 
 
 def test_several_runs_stand_side_by_side(reported, tmp_path):

@@ -47,8 +47,13 @@ def test_the_naive_reference_is_that_of_the_medium(reported, medium):
     text = page.read_text(encoding="utf-8")
     assert f"The naive reference predicts {what}." in text
     assert f"{nats:.3f}" in text
-    is_better = numbers["runs"][0]["results"]["nats"] < nats
-    assert ("NO BETTER than the naive reference" in text) == (not is_better)
+    own, name = numbers["runs"][0]["results"]["nats"], "naive reference"
+    if medium == "table":  # the best of those by column
+        scores = {k: v["1"] for k, v in numbers["runs"][0]["comparison"]["nats"].items()}
+        own = scores.pop("model")
+        name = min(scores, key=scores.get)
+        nats = scores[name]
+    assert (f"NO BETTER than the {name}" in text) == (not own < nats)
 
 
 def test_a_table_has_the_calibration_of_each_column(reported):

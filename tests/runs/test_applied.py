@@ -38,6 +38,7 @@ from varfilter.runs import (
     TableFilter,
     Trained,
     apply_run,
+    calibrate_run,
     filter_data,
     forecast_data,
     sample_run,
@@ -91,6 +92,8 @@ def world(tmp_path_factory):
     run = Run.begin(folder / "run", experiment("pumps", source), dataset)
     for _ in train_run(run, dataset):
         pass
+    # What is healthy, to the filter of most tests: later on, the folder of the run is all there is.
+    calibrate_run(run, dataset, num_particles=12, num_samples=20)
     training.unlink()
     # Pump x from 3.0 on, in steps of 0.5; the row of 5.5 never came, and a value is missing.
     times = [*(3.0 + 0.5 * t for t in (0, 1, 2, 3, 4, 6, 7)), *(0.5 * t for t in range(4))]
@@ -140,11 +143,12 @@ def assert_rows_agree(first, second):
 SAMPLES = ("--num-samples", "20", "--levels", "0.1", "0.9", "--latents")
 # Twelve trajectories: a step of them is resampled, and takes no longer to compile than one of 64.
 OPTIONS = (*SAMPLES, "--num-particles", "12")
+FILLED = (*OPTIONS, "--fill-gaps")
 
 
 @pytest.fixture
 def from_file(world, varfilter):
-    code, out, err = varfilter("filter", world / "run", world / "new.csv", *OPTIONS)
+    code, out, err = varfilter("filter", world / "run", world / "new.csv", *FILLED)
     assert (code, err) == (0, "")
     return parsed(out)
 
@@ -152,7 +156,7 @@ def from_file(world, varfilter):
 def test_lines_give_the_rows_of_the_file(world, varfilter, from_file):
     # `from_file` ran without the training data: the fixture deleted them.
     lines = (world / "new.jsonl").read_text()
-    code, out, err = varfilter("filter", world / "run", "-", *OPTIONS, lines=lines)
+    code, out, err = varfilter("filter", world / "run", "-", *FILLED, lines=lines)
     assert (code, err) == (0, "")
     assert_rows_agree(from_file, parsed(out))
     assert [row["pump"] for row in from_file] == ["x"] * 8 + ["y"] * 4
@@ -175,16 +179,21 @@ def test_lines_give_the_rows_of_the_file(world, varfilter, from_file):
     # Interleaved as they would come live: each sequence has its own belief.
     x, y = lines.splitlines()[:7], lines.splitlines()[7:]
     mixed = "\n".join([x[0], y[0], "", x[1], y[1], *x[2:], *y[2:]])
-    code, out, _ = varfilter("filter", world / "run", "-", *OPTIONS, lines=mixed)
+    code, out, _ = varfilter("filter", world / "run", "-", *FILLED, lines=mixed)
     rows = parsed(out)
     assert code == 0
     assert [row["pump"] for row in rows[:4]] == ["x", "y", "x", "y"]
     assert_rows_agree(from_file, sorted(rows, key=lambda row: row["pump"]))
 
+    # Without gaps asked for, a row for each line, with the same numbers.
+    code, out, err = varfilter("filter", world / "run", "-", *OPTIONS, lines=lines)
+    assert (code, err) == (0, "")
+    assert_rows_agree([row for row in from_file if row["when"] != 5.5], parsed(out))
+
 
 @pytest.mark.parametrize("num_particles", [1, 12])
 def test_the_numbers_are_those_of_run(world, varfilter, num_particles):
-    words = ("--num-particles", num_particles)
+    words = ("--num-particles", num_particles, "--fill-gaps")
     code, out, _ = varfilter("filter", world / "run", world / "new.csv", *SAMPLES, *words)
     assert code == 0
     rows = parsed(out)
@@ -250,7 +259,7 @@ def test_no_reading_stops_a_live_stream(world, varfilter, tmp_path):
             text.append(",".join("" if v is None else str(v) for v in line.values()))
     words = ("filter", world / "run", "-", *OPTIONS)
     code, out, err = varfilter(*words, lines="\n".join(lines))
-    assert code == 0
+    assert code == 0, err
     assert all("outside of the training data" in line for line in err.splitlines())
     assert "NaN" not in out
     assert "Infinity" not in out
@@ -291,38 +300,116 @@ BAD = {
     '{"warm": Infinity}': "in column `warm`",
     '{"is_on": 2}': "a binary one",
     '{"warm": 1, "pump": null}': "name of its sequence",
+    '{"warm": 1}': "lacks column `pump`, the name of its sequence",
+    "{}": "none of the columns is_on, warm; it is empty",
     '{"warm": 1, "pump": "x", "when": "noon"}': "must be a number",
-    '{"warm": 1, "pump": "x", "when": 3.1}': "no step after the line before",
-    '{"warm": 1, "pump": "x", "when": 1e9}': "steps after the line before",
+    '{"warm": 1, "pump": "x", "when": 3.1}': "has 3.1 in column `when`, which is before the 3.5",
+    '{"warm": 1, "pump": "x", "when": 3.6}': "has 3.6 in column `when`, which falls on the step of",
+    '{"warm": 1, "pump": "x", "when": 1e9}': "give a larger `--longest-gap`",
 }
 
 
-def test_a_bad_line_is_the_last_one(world, varfilter, tmp_path):
+def test_a_bad_line_may_be_the_last_one(world, varfilter, tmp_path):
     good = (world / "new.jsonl").read_text().splitlines()
     lines = "\n".join([*good[:2], "{warm: 1}", *good[2:]])
     out = tmp_path / "rows.csv"
-    words = ("filter", world / "run", "-", "--num-samples", "20", "--out", out)
-    code, _, err = varfilter(*words, lines=lines)
+    words = ("filter", world / "run", "-", *OPTIONS, "--out", out)
+    code, _, err = varfilter(*words, "--stop-on-bad-line", lines=lines)
     assert code == 2
     assert err.startswith("Line 3 of standard input is not JSON")
-    assert "--skip-bad-lines" in err
+    assert "--stop-on-bad-line" in err
     assert len(out.read_text().splitlines()) == 3  # the names, and what came before
 
 
-def test_bad_lines_can_be_left_out(world, varfilter):
+def test_bad_lines_are_left_out(world, varfilter):
     good = (world / "new.jsonl").read_text().splitlines()
     lines = "\n".join([*good[:2], *BAD, *good[2:]]).encode() + b'\n{"warm": "\xff"}\n'
-    words = ("filter", world / "run", "-", "--num-samples", "20")
-    code, out, err = varfilter(*words, "--skip-bad-lines", lines=lines)
-    assert code == 0
+    words = ("filter", world / "run", "-", *OPTIONS)
+    code, out, err = varfilter(*words, lines=lines)
+    assert code == 2  # what came was filtered, and not all was good
     *named, last = err.splitlines()
-    assert last == "11 of 22 lines were bad, and left out."
+    assert last == f"{len(BAD) + 1} of {len(BAD) + 12} lines were bad, and left out."
     for number, (line, word) in enumerate(zip(named[:-1], BAD.values(), strict=True), start=3):
         assert line.startswith(f"Line {number} of standard input ")
         assert word in line
         assert line.endswith(".")
-    _, alone, _ = varfilter(*words, lines="\n".join(good))
+    code, alone, _ = varfilter(*words, lines="\n".join(good))
+    assert code == 0
     assert parsed(out) == parsed(alone)
+
+
+def test_two_lines_on_a_step_are_one_observation(world, varfilter):
+    """Their cells together give the surprise and the belief of one line that has them all."""
+    line = {"pump": "x", "when": 3.0, "warm": 20.0, "is_on": 1}
+    begin = [line | {"when": 3.0 + 0.5 * t, "warm": 20.0 + t} for t in range(3)]
+    whole = line | {"when": 4.5}
+    parts = [{"pump": "x", "when": 4.5, "warm": 20.0}, {"pump": "x", "when": 4.6, "is_on": 1}]
+    after = line | {"when": 5.0}
+
+    def rows(*lines):
+        told = "\n".join(map(json.dumps, lines))
+        code, out, err = varfilter("filter", world / "run", "-", *OPTIONS, lines=told)
+        assert (code, err) == (0, "")
+        return parsed(out)
+
+    one, two = rows(*begin, whole, after), rows(*begin, *parts, after)
+    assert [row["when"] for row in two] == [3.0, 3.5, 4.0, 4.5, 4.6, 5.0]
+    assert_rows_agree(one[4:], two[5:])
+    own = {"when": 4.6, "warm": None}
+    assert_rows_agree([one[3] | own], [two[4]])
+    # Of a first step, too, in either order.
+    first = [{"pump": "x", "when": 3.0, "is_on": 1}, {"pump": "x", "when": 3.1, "warm": 20.0}]
+    assert_rows_agree(one[1:], rows(*first, *begin[1:], whole, after)[2:])
+
+
+def test_rows_come_back_in_the_order_and_number_of_the_table(world, varfilter, tmp_path):
+    header, *rows = (world / "new.csv").read_text().splitlines()
+    words = ("filter", world / "run")
+    _, out, _ = varfilter(*words, world / "new.csv", *OPTIONS)
+    expected = parsed(out)
+    assert [f"{row['pump']},{row['when']}" for row in expected] == [
+        row.rsplit(",", 3)[0] for row in rows
+    ]
+    order = np.random.default_rng(2).permutation(len(rows))
+    path = tmp_path / "mixed.csv"
+    path.write_text("\n".join([header, *(rows[i] for i in order)]) + "\n")
+    _, out, _ = varfilter(*words, path, *OPTIONS)
+    assert parsed(out) == [expected[i] for i in order]
+    # Two rows on a step: both come back, each with its own cells and the surprise of the step.
+    path.write_text("\n".join([header, *rows[:2], "x,3.6,,21,fine", *rows[2:]]) + "\n")
+    _, out, _ = varfilter(*words, path, *OPTIONS)
+    found = parsed(out)
+    assert len(found) == len(rows) + 1
+    assert [(row["when"], row["warm"]) for row in found[1:3]] == [
+        (3.5, expected[1]["warm"]), (3.6, 21.0),
+    ]  # fmt: skip
+    assert found[2]["is_on"] is None
+    assert found[1]["surprise"] == found[2]["surprise"] != expected[1]["surprise"]
+
+
+def test_a_time_far_ahead_is_not_filtered_through(world, varfilter):
+    good = (world / "new.jsonl").read_text().splitlines()[:3]
+    far = {"pump": "x", "when": 20_000.0, "is_on": 1, "warm": 20.0}
+    words = ("filter", world / "run", "-", *OPTIONS)
+    # A wrong time is left out; with a second line it was none, and the sequence begins anew.
+    code, out, err = varfilter(*words, lines="\n".join([*good[:2], json.dumps(far), good[2]]))
+    assert code == 2
+    assert "39,993 steps after the line before" in err
+    assert [row["when"] for row in parsed(out)] == [3.0, 3.5, 4.0]
+    late = [far | {"when": 20_000.0 + 0.5 * t} for t in range(3)]
+    lines = "\n".join([*good, *map(json.dumps, late)])
+    code, out, err = varfilter(*words, lines=lines)
+    assert code == 2
+    assert "begins anew" in err.splitlines()[1]
+    rows = parsed(out)
+    assert [row["when"] for row in rows] == [3.0, 3.5, 4.0, 20_000.5, 20_001.0]
+    assert rows[3]["surprise"] is None
+    # Asked for, a gap is filtered through, and no row of it is written.
+    near = json.dumps(far | {"when": 24.0})
+    for option, num_rows in ((("--longest-gap", 30), 3), (("--longest-gap", 39), 4)):
+        code, out, _ = varfilter(*words, *option, lines="\n".join([*good, near]))
+        assert len(parsed(out)) == num_rows
+    assert "`--longest-gap`" in varfilter(*words, "--longest-gap", 0, lines="")[2]
 
 
 def test_refusals_are_a_line_and_exit_code_2(world, varfilter, tmp_path):
@@ -340,6 +427,7 @@ def test_refusals_are_a_line_and_exit_code_2(world, varfilter, tmp_path):
         (("filter", run, new, "--num-particles", "0"), "`--num-particles`"),
         (("forecast", run, new, "--horizon", "1", "--num-particles", "-3"), "`--num-particles`"),
         (("filter", run, new, "--levels", "5"), "`--levels`"),
+        (("filter", run, new, "--alarm-rate", "1"), "`--alarm-rate`"),
         (("forecast", run, new, "--horizon", "0"), "`--horizon`"),
         (("forecast", run, other, "--horizon", "1"), "lacks the columns"),
         (("sample", run, "--out", tmp_path / "x.mid"), "must end in one of .csv"),
@@ -476,7 +564,7 @@ def test_a_table_filter_is_a_run(world, tmp_path):
     assert fitted.run.experiment.seed == 0
     with pytest.raises(ValueError, match="cannot be read again"):
         _ = fitted.run.dataset
-    options = {"num_samples": 20, "levels": (0.1, 0.9), "latents": True}
+    options = {"num_samples": 20, "num_particles": 12, "levels": (0.1, 0.9), "latents": True}
     found = fitted.filter(new, **options)
     assert isinstance(found, polars.DataFrame)
     # The same data, settings and seed as the run of the other tests.

@@ -107,7 +107,7 @@ def test_a_saved_run_reads_its_data_and_builds_its_model_as_they_were(fitted, pa
     assert isinstance(model, Logarithmic)
     assert isinstance(model.model, Differenced)
     again = TableFilter.load(tmp_path / "run")
-    assert again.reading["kinds"]["price"] == "numeric log-change"
+    assert again.kinds["price"] == "numeric log-change"
     # As many as above: the same program.
     first = fitted.filter(path, levels=(0.05, 0.95), num_particles=16)["surprise"]
     second = again.filter(path, levels=(0.05, 0.95), num_particles=16)["surprise"]

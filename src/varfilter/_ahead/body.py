@@ -4,6 +4,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -15,6 +16,9 @@ from varfilter._ahead.stages import Loop, Plan
 
 # Larger arrays are stored as they are: copying them costs more than another kernel.
 MOST_JOINED_BYTES = 2**14
+# On an accelerator the columns of a long matrix, of more than the second number, are a multiple of
+# the first: XLA splits long sums among several blocks, and else would pad it at each step.
+COLUMNS, MOST_UNSPLIT = 16, 128
 
 
 def evaluate(
@@ -44,6 +48,7 @@ class Body:
 
     The products W_1 x, W_2 x, ... of fixed matrices with one operand are computed as one product
     with a taller matrix, and what is kept of a step is stored as one array: fewer, larger kernels.
+    On an accelerator the matrices are made ready for it ahead of the loop, with columns of zeros.
 
     In reverse mode a loop adds each step's part of a matrix's gradient to what it has of it so
     far: as much memory as the matrix has, read and written at each step. With `gradients_behind`
@@ -55,7 +60,9 @@ class Body:
         self._plan = plan
         self._loop = loop
         self._carry = [plan.carry[leaf] for leaf in loop.leaves]
-        self._products = _products(loop, at_least=1 if gradients_behind else 2)
+        self._is_padded = jax.default_backend() != "cpu"
+        is_each = gradients_behind or self._is_padded
+        self._products = _products(loop, at_least=1 if is_each else 2)
         self._gradients_behind = gradients_behind
 
     def scan(
@@ -65,7 +72,7 @@ class Body:
         fixed = [values[variable] for variable in self._loop.fixed]
         scanned = [values[variable] for variable in self._loop.scanned]
         matrices = [
-            jnp.concatenate([values[_matrix(equation)] for equation in together])
+            self._joined([each.rows(values[each.matrix]) for each in together])
             for together in self._products
         ]
         if self._gradients_behind and matrices:
@@ -77,6 +84,13 @@ class Body:
 
         last, kept = jax.lax.scan(step, first, scanned, **options)
         return last, self._unpacked(kept)
+
+    def _joined(self, matrices: list[Any]) -> Any:
+        """One matrix with the rows of all of them."""
+        joined = jnp.concatenate(matrices)
+        is_long = joined.shape[1] > MOST_UNSPLIT
+        extra = -joined.shape[1] % COLUMNS if self._is_padded and is_long else 0
+        return jnp.pad(joined, ((0, 0), (0, extra))) if extra else joined
 
     def _scan_without_gradients(
         self, matrices: list[Any], inputs: Any, options: dict[str, Any]
@@ -139,8 +153,8 @@ class Body:
         inputs = [*loop.fixed, *self._carry, *loop.scanned]
         now: dict[Var, Any] = dict(zip(inputs, [*fixed, *carry, *scanned], strict=True))
         # A product stands where the first of its equations stood.
-        first = {id(together[0]): n for n, together in enumerate(self._products)}
-        others = {id(equation) for together in self._products for equation in together[1:]}
+        first = {id(together[0].equation): n for n, together in enumerate(self._products)}
+        others = {id(each.equation) for together in self._products for each in together[1:]}
         waiting: list[JaxprEqn] = []
         for equation in loop.equations:
             if id(equation) in first:
@@ -148,14 +162,15 @@ class Body:
                 waiting = []
                 number = first[id(equation)]
                 together = self._products[number]
-                product = _multiply(together, matrices[number], now[_operand(together)])
+                product = _multiply(together, matrices[number], now[together[0].operand])
                 if taps is not None:
                     product = product + taps[number]
-                outputs = [each.outvars[0] for each in together]
+                axis, outputs = together[0].axis, [each.result for each in together]
                 ends = list(
-                    itertools.accumulate(array_type(variable).shape[0] for variable in outputs)
+                    itertools.accumulate(array_type(variable).shape[axis] for variable in outputs)
                 )
-                now.update(zip(outputs, jnp.split(product, ends[:-1]), strict=True))
+                parts = jnp.split(product, ends[:-1], axis)
+                now.update(zip(outputs, parts, strict=True))
             elif id(equation) not in others:
                 waiting.append(equation)
         evaluate(plan, waiting, now)
@@ -163,7 +178,7 @@ class Body:
             atom.val if isinstance(atom, Literal) else now[atom]
             for atom in (plan.after[leaf] for leaf in loop.leaves)
         ]
-        operands = [now[_operand(together)] for together in self._products]
+        operands = [now[together[0].operand] for together in self._products]
         return after, self._packed([now[variable] for variable in loop.kept]), operands
 
     def _packed(self, kept: list[Any]) -> list[Any]:
@@ -202,38 +217,83 @@ class Body:
         return list(groups.values())
 
 
-def _products(loop: Loop, *, at_least: int) -> list[list[JaxprEqn]]:
+@dataclass(frozen=True)
+class Product:
+    """An equation that multiplies a fixed matrix, over its columns or its rows, with an operand.
+
+    `summed` are the axes of the matrix and of the operand that the sum goes over, and `axis` is
+    that of the result along which the other axis of the matrix lies.
+    """
+
+    equation: JaxprEqn
+    matrix: Var
+    operand: Var
+    summed: tuple[int, int]
+    axis: int
+
+    def rows(self, matrix: Any) -> Any:
+        """The matrix whose columns the sum goes over."""
+        return matrix if self.summed[0] == 1 else matrix.T
+
+    @property
+    def result(self) -> Var:
+        """What the equation computes."""
+        return self.equation.outvars[0]
+
+    def is_like(self, other: "Product") -> bool:
+        """Whether both can be computed as one product."""
+        return self.equation.params == other.equation.params and self.axis == other.axis
+
+
+def _products(loop: Loop, *, at_least: int) -> list[list[Product]]:
     """The products of fixed matrices with one operand, each group of them by itself."""
     fixed = {*loop.fixed}
-    groups: dict[Any, list[JaxprEqn]] = {}
+    groups: dict[Any, list[Product]] = {}
     for equation in loop.equations:
-        if equation.primitive is not jax.lax.dot_general_p:
-            continue
-        matrix, operand = equation.invars
-        (contracted, _), (batch, _) = equation.params["dimension_numbers"]
-        if isinstance(matrix, Literal) or matrix not in fixed or isinstance(operand, Literal):
-            continue
-        if len(array_type(matrix).shape) == 2 and tuple(contracted) == (1,) and not batch:
-            group = groups.setdefault((operand, array_type(matrix).dtype), [])
-            if not group or group[0].params == equation.params:
-                group.append(equation)
+        product = _product(equation, fixed)
+        if product is not None:
+            key = product.operand, array_type(product.matrix).dtype
+            group = groups.setdefault(key, [])
+            if not group or group[0].is_like(product):
+                group.append(product)
     return [group for group in groups.values() if len(group) >= at_least]
 
 
-def _matrix(equation: JaxprEqn) -> Any:
-    return equation.invars[0]
+def _product(equation: JaxprEqn, fixed: set[Var]) -> Product | None:
+    """The equation as a product with a fixed matrix, on whichever side that is; None for others."""
+    if equation.primitive is not jax.lax.dot_general_p:
+        return None
+    contracted, batch = equation.params["dimension_numbers"]
+    factors = [atom for atom in equation.invars if not isinstance(atom, Literal)]
+    if any(batch) or len(factors) < 2:
+        return None
+    for side, axis in ((0, 0), (1, -1)):
+        matrix, operand = factors[side], factors[1 - side]
+        summed = contracted[side], contracted[1 - side]
+        if matrix in fixed and len(array_type(matrix).shape) == 2 and len(summed[0]) == 1:
+            return Product(equation, matrix, operand, (summed[0][0], summed[1][0]), axis)
+    return None
 
 
-def _operand(together: list[JaxprEqn]) -> Any:
-    return together[0].invars[1]
+def _multiply(together: list[Product], matrix: Any, operand: Any) -> Any:
+    """Multiply by the matrices of these equations, which are joined in `matrix`.
+
+    The operand comes first: under `vmap` the rows of the result are then those of the batch, as all
+    that follows reads them. Behind the matrix, a batch would lie along the columns, and an
+    accelerator would read what it needs of each sequence from all over the memory.
+    """
+    like = together[0]
+    axis = like.summed[1]
+    extra = matrix.shape[1] - operand.shape[axis]
+    if extra:
+        operand = jnp.pad(operand, [(0, extra * (i == axis)) for i in range(operand.ndim)])
+    params = like.equation.params | {"dimension_numbers": (((axis,), (1,)), ((), ()))}
+    product = jax.lax.dot_general_p.bind(operand, matrix, **params)
+    return jnp.moveaxis(product, -1, like.axis)
 
 
-def _multiply(together: list[JaxprEqn], matrix: Any, operand: Any) -> Any:
-    """Multiply by the matrices of these equations, which are joined in `matrix`."""
-    return jax.lax.dot_general_p.bind(matrix, operand, **together[0].params)
-
-
-def _product_shape(together: list[JaxprEqn]) -> Any:
-    avals: list[Any] = [equation.outvars[0].aval for equation in together]
-    rows = sum(aval.shape[0] for aval in avals)
-    return jax.ShapeDtypeStruct((rows, *avals[0].shape[1:]), avals[0].dtype)
+def _product_shape(together: list[Product]) -> Any:
+    types = [array_type(each.result) for each in together]
+    axis, shape = together[0].axis, list(types[0].shape)
+    shape[axis] = sum(each.shape[axis] for each in types)
+    return jax.ShapeDtypeStruct(tuple(shape), types[0].dtype)

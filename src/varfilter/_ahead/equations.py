@@ -19,15 +19,21 @@ from varfilter._tree import strong
 
 # Calls of a function that may as well be written out.
 CALLS = frozenset({"jit", "pjit", "closed_call", "core_call"})
+# What they compute is what they are given.
+CUTS = frozenset({"stop_gradient"})
 # For many steps at once these are much faster than in a loop.
 PRODUCTS = frozenset({"dot_general", "conv_general_dilated"})
 
 
-def trace(step: Callable[..., Any], init: Any, xs: Any) -> tuple[Jaxpr, list[Any], Any] | None:
+def trace(
+    step: Callable[..., Any], init: Any, xs: Any, *, has_gradient: bool
+) -> tuple[Jaxpr, list[Any], Any] | None:
     """The equations of a step as a function of (constants, carry, x), the constants, its result.
 
-    None where the step must be left as it is: it has effects, or changes the type of its carry,
-    which `lax.scan` knows how to refuse.
+    An equation that stands there twice is listed once; and what is cut from a gradient that nobody
+    takes, unless it `has_gradient`, is as good as what it was cut from. None where the step must be
+    left as it is: it has effects, or changes the type of its carry, which `lax.scan` knows how to
+    refuse.
     """
 
     def strong_step(carry: Any, x: Any) -> Any:
@@ -41,7 +47,8 @@ def trace(step: Callable[..., Any], init: Any, xs: Any) -> tuple[Jaxpr, list[Any
 
     constants = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
     own: dict[Var, Var | Literal] = {v: v for v in (*constants, *closed.jaxpr.invars)}
-    equations, outputs = _written_out(closed.jaxpr, own, constants)
+    skipped = CALLS if has_gradient else CALLS | CUTS
+    equations, outputs = _written_out(closed.jaxpr, own, constants, skipped, {})
     jaxpr = closed.jaxpr.replace(
         constvars=[],
         invars=[*constants, *closed.jaxpr.invars],
@@ -52,12 +59,17 @@ def trace(step: Callable[..., Any], init: Any, xs: Any) -> tuple[Jaxpr, list[Any
 
 
 def _written_out(
-    jaxpr: Jaxpr, names: dict[Var, Var | Literal], constants: dict[Var, Any]
+    jaxpr: Jaxpr,
+    names: dict[Var, Var | Literal],
+    constants: dict[Var, Any],
+    skipped: frozenset[str],
+    known: dict[Any, list[Var]],
 ) -> tuple[list[JaxprEqn], list[Var | Literal]]:
     """List the equations with called functions written out, so that each stands alone; the results.
 
     `names` are what the variables are called from now on: a function that is called twice has two
-    sets of them. What functions bring along is added to the `constants`.
+    sets of them. What functions bring along is added to the `constants`, and the results of the
+    equations to those that are `known`. Of the primitives that are `skipped` no equation is left.
     """
     equations: list[JaxprEqn] = []
 
@@ -66,19 +78,38 @@ def _written_out(
 
     for equation in jaxpr.eqns:
         inputs = [read(atom) for atom in equation.invars]
-        if equation.primitive.name in CALLS:
+        if equation.primitive.name not in skipped:
+            same = _identity(equation, inputs)
+            outputs = known.get(same)
+            if outputs is None:
+                outputs = [Var(array_type(variable)) for variable in equation.outvars]
+                equations.append(equation.replace(invars=inputs, outvars=outputs))
+                if same is not None:
+                    known[same] = outputs
+        elif equation.primitive.name in CUTS:
+            outputs = inputs
+        else:
             inner = equation.params["jaxpr"]
             brought = [Var(array_type(variable)) for variable in inner.jaxpr.constvars]
             constants.update(zip(brought, inner.consts, strict=True))
             given = [*inner.jaxpr.constvars, *inner.jaxpr.invars]
             called = dict(zip(given, [*brought, *inputs], strict=True))
-            more, outputs = _written_out(inner.jaxpr, called, constants)
+            more, outputs = _written_out(inner.jaxpr, called, constants, skipped, known)
             equations += more
-        else:
-            outputs = [Var(array_type(variable)) for variable in equation.outvars]
-            equations.append(equation.replace(invars=inputs, outvars=outputs))
         names.update(zip(equation.outvars, outputs, strict=True))
     return equations, [read(atom) for atom in jaxpr.outvars]
+
+
+def _identity(equation: JaxprEqn, inputs: list[Var | Literal]) -> Any:
+    """What two equations share that compute the same; None where that cannot be told."""
+    if equation.effects or any(isinstance(atom, Literal) for atom in inputs):
+        return None
+    try:
+        found = equation.primitive, *inputs, *sorted(equation.params.items())
+        hash(found)
+    except TypeError:
+        return None
+    return found
 
 
 def function_of(

@@ -28,6 +28,7 @@ def scan_ahead(
     *,
     reverse: bool = False,
     gradients_behind: bool = False,
+    has_gradient: bool = True,
 ) -> tuple[Any, Any]:
     """Compute `jax.lax.scan(step, init, xs)`, looping over no more than has to wait.
 
@@ -36,6 +37,8 @@ def scan_ahead(
 
     With `gradients_behind` the gradients of the matrices that the loops multiply by are computed
     for all steps at once, too; it is for functions that are differentiated in reverse mode alone.
+    Of a loop that is not differentiated at all, say `has_gradient=False`: its products are fewer
+    then, since what is cut from the gradient is multiplied together with what it was cut from.
     """
     init, xs = jax.tree.map(jnp.asarray, (init, xs))
     init = strong(init)
@@ -46,7 +49,7 @@ def scan_ahead(
         last, y = step(init, jax.tree.map(lambda leaf: leaf[0], xs))
         return strong(last), jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], y)
 
-    traced = trace(step, init, xs)
+    traced = trace(step, init, xs, has_gradient=has_gradient)
     if traced is None:
         return jax.lax.scan(step, init, xs, reverse=reverse)
     jaxpr, consts, structure = traced

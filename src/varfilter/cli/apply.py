@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import tyro
 
 from varfilter._text import count, say, tell
-from varfilter.cli.exits import naming, refusals
+from varfilter.cli.exits import in_options, naming, refusals
 from varfilter.cli.options import (
     Command,
     Input,
@@ -42,16 +42,21 @@ class Filter(AppliedCommand):
     INPUT is of the kind the run was trained on: a table, a MIDI file or rolls, a sound file, a
     video or a folder of images; or a folder of such files. It is read with the run's scaling and
     rate; the training data need not be there. The first step of a sequence is given, and has no
-    prediction.
+    prediction. The rows of a table come back one by one, in its order.
 
     Many weighted trajectories are carried, each inferred as in training, and predictions, bands,
     surprise and latents are of all of them: one sampled past is overconfident, since it holds one
     guess of all that was not seen for a fact.
 
+    Of a table, the surprise of each column by itself is told too, and how rare such a step is:
+    p_value, the probability that a healthy one is as surprising; alarm, 1 where that is at most
+    --alarm-rate; alarm_cause, which columns caused it and what was expected of them. They are set
+    once, by the validation part of the run's data, and kept in its folder.
+
     INPUT - is for tables as they come: a JSON object a line on standard input, with the names of
     the columns; null or absent is missing. The columns of time and sequence may be there. A row
     goes out before the next line is waited for, and its prediction was made before its line came.
-    A bad line ends it with exit code 2, after all that came before was written.
+    A bad line is reported and left out; that there were such, the exit code 2 at the end says.
 
     examples:
       varfilter filter runs/pumps new.csv --out filtered.csv
@@ -79,12 +84,19 @@ class Filter(AppliedCommand):
     """Draws of the latent for each prediction (128; 16 for video)."""
     levels: Levels = ()
     """Add these quantiles of the prediction, such as 0.05 0.95."""
-    skip_bad_lines: bool = False
-    """Leave out bad lines of standard input, and go on."""
+    alarm_rate: Annotated[float | None, named("P")] = None
+    """The part of healthy steps of a table that may raise an alarm (0.001); 0 for no alarms."""
+    fill_gaps: bool = False
+    """Add a row for each step without one; those of a table then come by sequence and time."""
+    longest_gap: Annotated[int | None, named("N")] = None
+    """Steps between two lines of standard input that are filtered through (1000)."""
+    stop_on_bad_line: bool = False
+    """End at a bad line of standard input."""
 
     def __call__(self) -> int:
         """Run; returns the exit code."""
         with refusals(SMALLER, self.flags) as refused:
+            from varfilter.runs.alarms import with_alarms
             from varfilter.runs.applied import apply_run, filter_data
 
             run = _opened(self.run, self.out)
@@ -95,12 +107,14 @@ class Filter(AppliedCommand):
                 "num_samples": self.num_samples,
                 "levels": self.levels,
                 "latents": self.latents,
+                "fill_gaps": self.fill_gaps,
             }
             if self.input == "-":
-                live = _live(apply_run(run, **options), skip_bad_lines=self.skip_bad_lines)
+                live = _live(self, with_alarms(run, apply_run(run, **options), self.alarm_rate))
                 _write(live.rows(sys.stdin.buffer), self.out)
                 return _code_after(live)
-            _write(filter_data(run, self.input, **options), self.out)
+            rows = filter_data(run, self.input, alarm_rate=self.alarm_rate, **options)
+            _write(rows, self.out)
         return refused.code
 
 
@@ -144,8 +158,10 @@ class Forecast(AppliedCommand):
     """.jsonl, .csv, .parquet or .npz (JSON lines to standard output)."""
     seed: Number = 0
     """All randomness comes from this number."""
-    skip_bad_lines: bool = False
-    """Leave out bad lines of standard input, and go on."""
+    longest_gap: Annotated[int | None, named("N")] = None
+    """Steps between two lines of standard input that are filtered through (1000)."""
+    stop_on_bad_line: bool = False
+    """End at a bad line of standard input, without a forecast."""
 
     def __call__(self) -> int:
         """Run; returns the exit code."""
@@ -168,7 +184,7 @@ class Forecast(AppliedCommand):
             if self.input == "-":
                 if (naive := verdict(run)) is not None:
                     warnings.warn(naive, stacklevel=2)
-                live = _live(apply_run(run, **options), skip_bad_lines=self.skip_bad_lines)
+                live = _live(self, apply_run(run, **options))
                 rows = live.forecast_rows(sys.stdin.buffer, self.horizon, self.inputs)
                 _write(rows, self.out)
                 return _code_after(live)
@@ -250,11 +266,17 @@ def _write(rows: Iterable[Any], out: Path | None) -> None:
         tell(f"{count(num_rows, 'row')} written to {out}")
 
 
-def _live(applied: Any, *, skip_bad_lines: bool) -> Any:
+def _live(command: Filter | Forecast, applied: Any) -> Any:
     """Build the filter of the lines of standard input; it reports bad ones on stderr."""
     from varfilter.runs.live import LiveFilter
 
-    return LiveFilter(applied, tell, skip_bad_lines=skip_bad_lines)
+    options = command.flags()
+    return LiveFilter(
+        applied,
+        lambda text: tell(in_options(text, options)),
+        stop_on_bad_line=command.stop_on_bad_line,
+        longest_gap=command.longest_gap,
+    )
 
 
 def _code_after(live: Any) -> int:
@@ -263,9 +285,8 @@ def _code_after(live: Any) -> int:
         tell("Interrupted.")
         return 130
     if live.refused:
-        tell("Stopped there. To leave such lines out and go on: --skip-bad-lines.")
-        return 2
-    if live.num_bad:
+        tell("Stopped there. To leave such lines out and go on, leave --stop-on-bad-line out.")
+    elif live.num_bad:
         verb = "was" if live.num_bad == 1 else "were"
         tell(f"{live.num_bad:,} of {count(live.num_lines, 'line')} {verb} bad, and left out.")
-    return 0
+    return 2 if live.num_bad else 0

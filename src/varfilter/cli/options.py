@@ -101,6 +101,7 @@ Out = Annotated[Path | None, named("FILE")]
 TableFile = Annotated[str | None, named("FILE")]
 Number = Annotated[int, tyro.conf.arg(metavar="N")]
 Particles = Annotated[int | None, named("N")]
+Horizon = Annotated[int | None, named("H")]
 Levels = Annotated[tuple[float, ...], tyro.conf.arg(metavar="P ...")]
 Split = Literal["train", "valid", "test"]
 
@@ -199,6 +200,9 @@ class TrainOptions:
     seeds: Annotated[int | None, named("N")] = None
     """Train so many runs in one program, with the seeds from --seed on; each has a folder of its
     own, DIR/seed-N, and the numbers of a run of that seed alone."""
+
+    horizon: Horizon = None
+    """Tables: at the end, compare forecasts of so many steps with the references too (1)."""
 
     checkpoint_seconds: Annotated[float, tyro.conf.arg(metavar="X")] = 30.0
     """What a crash may cost, at most: the state is saved as often, in the background."""

@@ -15,7 +15,16 @@ import tyro
 from varfilter._text import count, pasteable, say, tell
 from varfilter.cli import usage
 from varfilter.cli.exits import STOPPED, Stopping, refusals
-from varfilter.cli.options import Command, Number, Particles, RunFolder, Split, TrainOptions, named
+from varfilter.cli.options import (
+    Command,
+    Horizon,
+    Number,
+    Particles,
+    RunFolder,
+    Split,
+    TrainOptions,
+    named,
+)
 
 SMALLER = "Give a smaller --batch-size, or a smaller --num-particles."
 
@@ -30,9 +39,12 @@ class Evaluate(Command):
 
     Below the free energy stands minus the particle bound (fivo), of the filter with many
     trajectories that `varfilter filter` applies; it is nearer to -log p(x), and takes longer.
+    Of a table, that filter then stands beside the last value, that of a season before and a linear
+    state-space model, column by column, one step and --horizon steps ahead.
 
     examples:
       varfilter evaluate runs/srnn-jsb-avf
+      varfilter evaluate runs/sensors --horizon 20
       varfilter evaluate runs/srnn-jsb-avf --num-iterations 5 --num-particles 1
       varfilter evaluate runs/srnn-jsb-avf --bound fivo --num-particles 64 --json
     """
@@ -52,6 +64,9 @@ class Evaluate(Command):
 
     num_iterations: Annotated[int | None, named("K")] = None
     """AVF: another number of inference iterations than in training."""
+
+    horizon: Horizon = None
+    """Tables: steps ahead that are scored by column, beside one step ahead (10)."""
 
     batch_size: Annotated[int | None, named("N")] = None
     """Sequences that are filtered at once (as many as memory allows)."""
@@ -73,13 +88,16 @@ class Evaluate(Command):
         """Run; returns the exit code. `words` are put on record as the command that was given."""
         with refusals(SMALLER, self.flags) as refused:
             from varfilter._arguments import require_positive
+            from varfilter.cli.comparison import say_comparison
+            from varfilter.runs.comparison import compare_run
             from varfilter.runs.folder import surroundings, write_whole
             from varfilter.runs.run import Run
             from varfilter.runs.scores import name_of, score_particles, score_run
 
             run = Run.load(self.run)
-            if self.num_particles is not None:
-                require_positive("num_particles", self.num_particles)
+            for name in ("num_particles", "horizon"):
+                if getattr(self, name) is not None:
+                    require_positive(name, getattr(self, name))
             is_elbo = (self.bound or run.experiment.filter.bound) == "elbo"
             options = {
                 "split": self.split,
@@ -91,7 +109,7 @@ class Evaluate(Command):
             particles = None if is_elbo else self.num_particles
             scores = score_run(run, bound=self.bound, num_particles=particles, **options)
             scores |= {"particle_bound": None, "command": list(words), **surroundings()}
-            path = run.folder / name_of(scores, run, self.num_particles)
+            path = run.folder / name_of(scores, run, self.num_particles, self.horizon)
             if not self.json:
                 _print(scores)
             # Kept at once: what follows may take long, and be interrupted.
@@ -106,11 +124,18 @@ class Evaluate(Command):
                 scores["particle_bound"] = score_particles(
                     run, num_particles=num_particles, **options
                 )
-                write_whole(path, json.dumps(scores, indent=1) + "\n")
+            scores["comparison"] = compare_run(
+                run, split=self.split, horizon=self.horizon, seed=self.seed,
+                num_particles=self.num_particles,
+            )  # fmt: skip
+            write_whole(path, json.dumps(scores, indent=1) + "\n")
             if self.json:
                 print(json.dumps(scores, indent=1))
             else:
-                _print_last(scores, path)
+                _print_bound(scores)
+                if scores["comparison"] is not None:
+                    say_comparison(scores["comparison"])
+                say(f"kept in {path}")
         return refused.code
 
 
@@ -144,6 +169,9 @@ class Report(Command):
     """Trajectories behind pictures and calibration (64; 32 for sound, 16 for music, 8 for
     video); 1 is the paper's filter."""
 
+    horizon: Horizon = None
+    """Tables: steps ahead that are scored by column, beside one step ahead, and drawn (10)."""
+
     def __call__(self) -> int:
         """Run; returns the exit code."""
         with refusals("Give a smaller --num-particles.", self.flags) as refused:
@@ -160,6 +188,7 @@ class Report(Command):
                 split=self.split,
                 seed=self.seed,
                 num_particles=self.num_particles,
+                horizon=self.horizon,
             )
             say(f"page: {out.resolve()}")
         return refused.code
@@ -305,7 +334,7 @@ def _print(scores: dict[str, Any]) -> None:
         say(f"The paper's number is of the test part; this is {scores['split']}.")
 
 
-def _print_last(scores: dict[str, Any], path: Path) -> None:
+def _print_bound(scores: dict[str, Any]) -> None:
     if (found := scores["particle_bound"]) is not None:
         by_step = _number(found["nats_by_step"])
         density = found["density"] or {}
@@ -314,7 +343,6 @@ def _print_last(scores: dict[str, Any], path: Path) -> None:
             f"{found['bound']} with {count(found['num_particles'], 'particle')}:"
             f" {_number(found['nats'])} nats per step ({by_step} with equal weight per step{also})"
         )
-    say(f"kept in {path}")
 
 
 def _number(value: float | None) -> str:

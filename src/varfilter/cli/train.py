@@ -90,6 +90,7 @@ def _train(target: Target, options: TrainOptions, stopping: Stopping) -> int:
     from varfilter.cli.progress import shown_by
     from varfilter.devices import in_any_process, is_first_process
     from varfilter.media import load
+    from varfilter.runs.comparison import compared_part
     from varfilter.runs.plan import plan_run, reached_in
     from varfilter.runs.run import Run
     from varfilter.runs.training import train_run
@@ -98,6 +99,8 @@ def _train(target: Target, options: TrainOptions, stopping: Stopping) -> int:
     assert out is not None
     if options.max_updates is not None:
         require_positive("--max-updates", options.max_updates)
+    if options.horizon is not None:
+        require_positive("--horizon", options.horizon)
     if not options.checkpoint_seconds >= 0.0:
         raise ValueError(
             f"`--checkpoint-seconds` must not be negative; got {options.checkpoint_seconds}."
@@ -116,6 +119,8 @@ def _train(target: Target, options: TrainOptions, stopping: Stopping) -> int:
         dataset = earlier.dataset
     else:
         dataset = load(experiment.data)
+    if options.horizon is not None:
+        compared_part(dataset, "valid", options.horizon)  # refused before anything is trained
     run = Run.begin(out, experiment, dataset)
     plan = None
     if not options.quiet:
@@ -153,7 +158,7 @@ def _train(target: Target, options: TrainOptions, stopping: Stopping) -> int:
         if stopped is None:
             say(_how_to_go_on(run, _left(run)))
         else:
-            _print_end(run, dataset, stopped)
+            _print_end(run, dataset, stopped, options)
     return STOPPED if stopped is None else 0
 
 
@@ -178,9 +183,12 @@ def _left(run: Any) -> str:
     return "Stopped, and saved." if run.has_learned else "Stopped; nothing was learned yet."
 
 
-def _print_end(run: Any, dataset: Any, stopped: Any) -> None:
+def _print_end(run: Any, dataset: Any, stopped: Any, options: TrainOptions) -> None:
+    from varfilter.cli.comparison import say_comparison
     from varfilter.cli.overview import say as say_overview
     from varfilter.cli.progress import best_score
+    from varfilter.runs.applied import calibrate_run
+    from varfilter.runs.comparison import remember_comparison
     from varfilter.runs.metrics import verdict
     from varfilter.runs.scores import judged_run
 
@@ -189,6 +197,14 @@ def _print_end(run: Any, dataset: Any, stopped: Any) -> None:
         f"run: {run.folder}",
         *best_score(run, stopped.best),
     )
+    # Now, since the data are at hand: the folder may go where they are not.
+    healthy = calibrate_run(run, dataset)
+    if healthy is not None:
+        count = healthy.num_steps
+        say(f"alarms: by {count:,} validated steps; rates below {1 / count:.2g} are extrapolated")
+    compared = remember_comparison(run, dataset, options.horizon or 1)
+    if compared is not None and not options.quiet:
+        say_comparison(compared)
     naive = verdict(run)
     others = [text for text in judged_run(run, dataset) if text != naive]
     say_overview([("warning:", text) for text in others], sys.stdout)

@@ -130,15 +130,20 @@ class Iterative(AbstractInference):
                 prior=prior, num_samples=self.num_samples, kl_weight=kl_weight,
             )  # fmt: skip
             record = detach(Record(q, signal))
-            return self.revise(record, observation), (record, value)
+            inputs = self._inputs(record.signal, record.q, observation.filled)
+            return self._revised(record, *inputs), (record, value)
 
         iterations = jnp.arange(self.num_iterations)
         q, (records, values) = scan_ahead(iterate, prior, iterations)
         return Inferred(q, memory, values, records)
 
     def revise(self, record: Record, observation: Observation) -> Any:
-        """Make one update: the only place where the network is called."""
+        """Make one update of which all is at hand, so that its inputs are multiplied as one."""
         inputs = self._inputs(record.signal, record.q, observation.filled)
+        return self._revised(record, jnp.concatenate(inputs))
+
+    def _revised(self, record: Record, *inputs: Float[Array, " _part"]) -> Any:
+        """Make one update: the only place where the network is called."""
         return self.update(self.trunk(*inputs), record.q, record.signal)
 
     def _inputs(self, signal: Any, q: Any, x: Float[Array, " *event"]) -> tuple[Array, ...]:

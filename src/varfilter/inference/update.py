@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from varfilter._tree import flat
 from varfilter.distributions import is_distribution, stabilised
-from varfilter.nn import linear
+from varfilter.nn import in_parts, linear
 
 EPSILON = 1e-7
 # Of a network that should leave q as it is before it has learned anything, and yet can learn.
@@ -81,7 +81,7 @@ class Shift(eqx.Module):
     def __call__(self, hidden: Float[Array, " hidden"], q: Any, signal: Any) -> Any:
         """Make the next iterate from the trunk's output."""
         parameters, unravel = ravel_pytree(q)
-        return stabilised(unravel(parameters + self.offset(hidden)))
+        return stabilised(unravel(parameters + in_parts(self.offset, hidden)))
 
 
 class Highway(eqx.Module):
@@ -102,8 +102,8 @@ class Highway(eqx.Module):
     def __call__(self, hidden: Float[Array, " hidden"], q: Any, signal: Any) -> Any:
         """Make the next iterate from the trunk's output."""
         parameters, unravel = ravel_pytree(q)
-        g = jax.nn.sigmoid(self.gate(hidden))
-        return stabilised(unravel(g * parameters + (1.0 - g) * self.candidate(hidden)))
+        g = jax.nn.sigmoid(in_parts(self.gate, hidden))
+        return stabilised(unravel(g * parameters + (1.0 - g) * in_parts(self.candidate, hidden)))
 
 
 class LearnedStep(eqx.Module):
@@ -124,8 +124,8 @@ class LearnedStep(eqx.Module):
     def __call__(self, hidden: Float[Array, " hidden"], q: Any, signal: Any) -> Any:
         """Make the next iterate from the trunk's output."""
         parameters, unravel = ravel_pytree(q)
-        g = jax.nn.sigmoid(self.gate(hidden))
-        return stabilised(unravel(parameters - g * flat(signal) + self.offset(hidden)))
+        g = jax.nn.sigmoid(in_parts(self.gate, hidden))
+        return stabilised(unravel(parameters - g * flat(signal) + in_parts(self.offset, hidden)))
 
 
 class MeanNormalized(eqx.Module):

@@ -76,7 +76,9 @@ def _adjoints(model: AbstractModel, transitions: Transition, gradients: Any) -> 
         return jax.tree.map(jnp.add, gradient, carried), after
 
     none = jax.tree.map(lambda leaf: jnp.zeros_like(leaf[0]), gradients)
-    return scan_ahead(step, none, (transitions, features, gradients), reverse=True)
+    return scan_ahead(
+        step, none, (transitions, features, gradients), reverse=True, has_gradient=False
+    )
 
 
 def _advance(model: AbstractModel, transition: Transition) -> State:

@@ -265,5 +265,12 @@ def _with_jax_arrays(tree: Any) -> Any:
 
 
 def _square_norm(gradient: Any) -> Float[Array, ""]:
-    squares = [jnp.sum(leaf**2) for leaf in jax.tree.leaves(gradient)]
-    return sum(squares, start=jnp.zeros(()))
+    """The sum of squares over all parameters, of matrices row by row first.
+
+    On an accelerator the sum of a whole matrix takes two kernels, and that of a vector one: so it
+    is one for each matrix, and two for all that is left, which XLA would take apart again.
+    """
+    leaves = jax.tree.leaves(gradient)
+    rows = [jnp.sum(leaf**2, axis=tuple(range(1, leaf.ndim))) for leaf in leaves]
+    joined = jnp.concatenate([jnp.zeros(1), *map(jnp.ravel, rows)])
+    return jnp.sum(jax.lax.optimization_barrier(joined))

@@ -178,7 +178,7 @@ def _update(
             carry, outputs = phi_step(eqx.combine(dynamic, static), piece)
             return eqx.filter(carry, eqx.is_array), outputs
 
-        dynamic, (norms, skips) = scan_ahead(scanned, dynamic, slices)
+        dynamic, (norms, skips) = _scan(scanned, dynamic, slices)
         filter, phi_state = eqx.combine(dynamic, static)
         phi_norm, num_skipped = jnp.mean(norms), num_skipped + jnp.sum(skips)
 
@@ -231,7 +231,7 @@ def record_problems(
 
         first = Belief(filter.init(model, x0), jnp.zeros((), jnp.int32))
         seen = embed_ahead(model, xs) if complete else xs
-        return scan_steps(take, first, (seen, us), mask, key, scan_ahead)[1]
+        return scan_steps(take, first, (seen, us), mask, key, _scan)[1]
 
     keys = jax.random.split(key, batch.xs.shape[0])
     x0 = drawn_first(model, batch.x0, keys)
@@ -323,6 +323,11 @@ def inference_loss(
         ).total  # fmt: skip
 
     return jnp.mean(jax.vmap(iteration_loss)(problem.record, jnp.arange(num_iterations)))
+
+
+def _scan(step: Any, init: Any, xs: Any) -> Any:
+    """Loop without a tape: what is to be learned of the steps is learned from what they leave."""
+    return scan_ahead(step, init, xs, has_gradient=False)
 
 
 def _random_slices(tree: Any, num_slices: int, key: PRNGKeyArray) -> Any:

@@ -21,7 +21,7 @@ from varfilter.data.dataset import Dataset
 from varfilter.data.ragged import Ragged
 from varfilter.media.formats import Row, Vector, write_rows
 from varfilter.media.reference import Reference, marginal_reference
-from varfilter.media.rows import Filtering, latent_row, restored, times_from
+from varfilter.media.rows import Filtering, GivenRows, latent_row, restored, times_from
 
 # matplotlib is imported where something is drawn: most commands draw nothing.
 Figure = Any
@@ -51,7 +51,8 @@ class Source:
 class NewSequence(NamedTuple):
     """A sequence to be filtered: rows in the user's units, observations in the model's, times.
 
-    `us` are the known inputs of its steps, as the model takes them, where the data have any.
+    `us` are the known inputs of its steps, as the model takes them, where the data have any, and
+    `given` the rows of the user's of which the steps were made, where they differ.
     """
 
     name: str | int
@@ -59,12 +60,14 @@ class NewSequence(NamedTuple):
     xs: np.ndarray
     times: np.ndarray
     us: np.ndarray | None = None
+    given: GivenRows | None = None
 
     def steps(self, begin: int, end: int, rows_per_step: int = 1) -> "NewSequence":
         """The part from one step up to another."""
         us = None if self.us is None else self.us[begin:end]
         rows = self.rows[begin * rows_per_step : end * rows_per_step]
-        return NewSequence(self.name, rows, self.xs[begin:end], self.times[begin:end], us)
+        given = None if self.given is None else self.given.steps(begin, end)
+        return NewSequence(self.name, rows, self.xs[begin:end], self.times[begin:end], us, given)
 
 
 class Ahead(NamedTuple):
@@ -89,6 +92,8 @@ class Inspection(NamedTuple):
     num_drawn: int = 2
     num_steps: int = 200
     num_samples: int = 64
+    has_worst: bool = False
+    """Whether the sequence with the most nats per step comes first, and is drawn."""
 
 
 class AbstractMedium(ABC):
@@ -105,6 +110,8 @@ class AbstractMedium(ABC):
       the time of a step allows (`benchmarks/applied_cost.py`), and a step of video is large. The
       prior of each step is then `spread` times as wide as it was learned.
     - `inputs` says what `varfilter filter` takes, and `ones` what people call elements that are 1.
+    - `has_alarms`: the elements of a step are columns that mean something by themselves, so that
+      the surprise of each is told, and which of them caused an alarm.
     - `has_keys`: elements are pitches in order, so that a sequence can be moved to another key.
     """
 
@@ -121,10 +128,12 @@ class AbstractMedium(ABC):
     spread: ClassVar[float] = 1.0
     inputs: ClassVar[str] = "a .npy file of rows like those of the data"
     ones: ClassVar[str] = "ones"
+    has_alarms: ClassVar[bool] = False
     has_keys: ClassVar[bool] = False
     gallery: ClassVar[Gallery] = Gallery()
     inspection: ClassVar[Inspection] = Inspection()
     has_reconstructions: ClassVar[bool] = True
+    has_forecast: ClassVar[bool] = False
     caption: ClassVar[str] = (
         "The values, the prediction before each step was seen, the reconstruction after inference,"
         " and the surprise."
@@ -210,8 +219,11 @@ class AbstractMedium(ABC):
         """The known inputs of sequences that are made up; None where the data have none."""
         return [None] * num_sequences
 
-    def lines(self, dataset: Dataset) -> Any:
-        """Return a reader of lines of JSON, one step each; most media come in files alone."""
+    def lines(self, dataset: Dataset, *, longest_gap: int | None = None) -> Any:
+        """Return a reader of lines of JSON, one step each; most media come in files alone.
+
+        A gap of more than `longest_gap` steps between two lines is not filtered through.
+        """
         raise ValueError(
             f"`INPUT` is -, but {self.plural} cannot be read from lines on standard input; this run"
             f" was trained on {dataset.name!r}. Give {self.inputs}."
@@ -250,6 +262,13 @@ class AbstractMedium(ABC):
     def reference(self, dataset: Dataset, split: str) -> Reference:
         """Score the naive predictor that a model must beat."""
         return marginal_reference(dataset, split)
+
+    def column_references(self, dataset: Dataset, kept: Path) -> Any:
+        """What a model is held against column by column; None where there are no columns.
+
+        What has to be learned for it is kept in the file `kept`.
+        """
+        return None
 
     # Rows of filtered steps and of forecasts
 
@@ -346,12 +365,22 @@ class AbstractMedium(ABC):
         """The part of an inspected sequence that is drawn: all of it."""
         return sequence
 
+    def draw_filtering(
+        self, dataset: Dataset, filtering: Filtering, fan: Any = None, *, width: float
+    ) -> Figure:
+        """Draw what was filtered with its alarms, and a fan of what may follow; tables alone."""
+        raise TypeError(f"{type(self).__name__} has no alarms to draw.")
+
+    def draw_forecast(self, dataset: Dataset, fan: Any, width: float) -> Figure:
+        """Draw a forecast beside what came, where `has_forecast` says that a report has one."""
+        raise TypeError(f"`{type(self).__name__}` has no `draw_forecast`: write the method.")
+
     def draw_sequence(self, dataset: Dataset, sequence: Any, width: float) -> Figure:
         """Draw a filtered sequence; the most surprising steps are marked."""
-        from varfilter.plots import datasets, figures
+        from varfilter.plots import columns, datasets, figures
 
         if dataset.num_elements <= datasets.MOST_PANELS:
-            return figures.columns(dataset, sequence, width)
+            return columns.columns(dataset, sequence, width)
         return figures.images(dataset, sequence, width)[0]
 
 

@@ -42,6 +42,13 @@ class Cell(NamedTuple):
             return own[:, 0]
         return np.where(np.isnan(own).any(axis=1), np.nan, np.argmax(own, axis=1))
 
+    def surprise(self, nats: np.ndarray, elements: np.ndarray) -> float:
+        """The surprise of the column, by those of its elements: of a level, that of the one seen."""
+        if not self.levels:
+            return nats[self.first]
+        own = elements[self.elements]
+        return np.nan if np.isnan(own).any() else nats[self.elements][int(np.argmax(own))]
+
     def predicted_names(self, parts: Mapping[str, np.ndarray]) -> list[str]:
         """What is said of a prediction, each with the column's name in front.
 

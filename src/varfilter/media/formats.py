@@ -33,6 +33,19 @@ class Vector(NamedTuple):
     labels: tuple[str, ...] = ()
 
 
+class Moment(dt.datetime):
+    """A date with the text that the user wrote for it, which JSON lines and CSV have again."""
+
+    text: str
+
+    @classmethod
+    def of(cls, time: np.datetime64, text: str) -> "Moment":
+        """The moment of a time that was written as `text`."""
+        made = cls.fromisoformat(str(time.astype("datetime64[us]")))
+        made.text = text
+        return made
+
+
 def write_rows(rows: Iterable[Row], path: Path | None) -> None:
     """Rows with the same names to a file; or, without `path`, as JSON lines to standard output.
 
@@ -41,7 +54,8 @@ def write_rows(rows: Iterable[Row], path: Path | None) -> None:
     - .parquet: null for what is missing.
     - .npz: an array for each name; NaN, NaT or an empty text for what is missing.
 
-    Dates are ISO text in the first two. Single-precision numbers have as many digits as tell
+    Dates are ISO text in the first two, without a time of the day where their unit is a day; or as
+    the user wrote them (`Moment`). Single-precision numbers have as many digits as tell
     them apart (0.3, not 0.30000001192092896). JSON lines and CSV are written row by row, to
     standard output each at once; the other two when all rows are there. A file at `path` stays
     as it was until the new one is whole, and if that fails.
@@ -57,6 +71,20 @@ def write_rows(rows: Iterable[Row], path: Path | None) -> None:
 def as_columns(rows: Iterable[Row]) -> dict[str, np.ndarray]:
     """Rows with the same names as an array for each name: what .npz holds."""
     return {name: _array(values) for name, values in _gathered(rows).items()}
+
+
+def in_order(numbered: Iterable[tuple[int | None, Row]]) -> Iterator[Row]:
+    """The rows by their numbers, each as soon as those before it are there."""
+    waiting: dict[int, Row] = {}
+    following = 0
+    for number, row in numbered:
+        if number is None:
+            yield row
+            continue
+        waiting[number] = row
+        while following in waiting:
+            yield waiting.pop(following)
+            following += 1
 
 
 def require_ending(path: Path, *, num_elements: int = 1) -> str:
@@ -212,9 +240,9 @@ def _array(values: list[Any]) -> np.ndarray:
     if any(isinstance(value, str) for value in present):
         return np.array(["" if _is_missing(value) else _text(value) for value in values], np.str_)
     if present and all(isinstance(value, DATES) for value in present):
-        return np.array(
-            ["NaT" if _is_missing(value) else value for value in values], "datetime64[us]"
-        )
+        unit = "D" if all(_is_day(value) for value in present) else "us"
+        values = ["NaT" if _is_missing(value) else value for value in values]
+        return np.array(values, f"datetime64[{unit}]")
     if len(present) < len(values) or any(
         isinstance(value, float | np.floating) for value in present
     ):
@@ -228,12 +256,21 @@ def _array(values: list[Any]) -> np.ndarray:
 
 
 def _text(value: Any) -> str | None:
-    """ISO for dates, without a part of a second where there is none."""
+    """ISO for dates, without what their unit leaves out."""
     if _is_missing(value):
         return None
+    if isinstance(value, Moment):
+        return value.text
     if isinstance(value, np.datetime64):
+        if _is_day(value):
+            return str(value)
         value = value.astype("datetime64[us]").item()
     return value.isoformat() if isinstance(value, dt.date) else str(value)
+
+
+def _is_day(value: Any) -> bool:
+    """Whether it is a day or a month, without a time of the day."""
+    return isinstance(value, np.datetime64) and np.datetime_data(value)[0] in ("D", "M")
 
 
 def _endless(value: Any) -> Any:

@@ -42,7 +42,7 @@ def last_value_reference(dataset: Dataset, split: str) -> Reference:
     """
     count, total, _ = _sums(_training(dataset))
     mean = total / np.maximum(count, 1)
-    changes = (xs[1:] - _last_seen(xs)[:-1] for xs in _training(dataset))
+    changes = (xs[1:] - last_seen(xs)[:-1] for xs in _training(dataset))
     num_changes, _, square = _sums(changes)
     spread = np.sqrt(square / np.maximum(num_changes, 1))
     # A change of what is 0 or 1 has the square 1.
@@ -51,7 +51,7 @@ def last_value_reference(dataset: Dataset, split: str) -> Reference:
     zeros = _Zeros.of_columns(dataset)
     scores = []
     for xs in _sequences(dataset, split):
-        last = _last_seen(xs)[:-1]
+        last = last_seen(xs)[:-1]
         # Of what was never seen before, the mean of training is all that is known.
         known = np.where(np.isnan(last), mean, last)
         centre = np.where(is_binary, np.where(known > 0.5, stays, 1.0 - stays), known)
@@ -74,7 +74,7 @@ class _Zeros(NamedTuple):
         places = [i for i, f in enumerate(dataset.families) if f.distribution is ZeroInflated]
         found: dict[int, _Zeros] = {}
         for i in places if isinstance(dataset.family, tuple) else ():
-            pairs = [(_last_seen(xs)[:-1, i], xs[1:, i]) for xs in _training(dataset)]
+            pairs = [(last_seen(xs)[:-1, i], xs[1:, i]) for xs in _training(dataset)]
             last, now = (np.concatenate(each) for each in zip(*pairs, strict=True))
             seen = ~(np.isnan(last) | np.isnan(now))
             shares = [
@@ -105,11 +105,11 @@ def _nats(
     """Minus the log-probability per step of one sequence; `centre` of a 0 or 1 is p(1)."""
     families = dataset.families
     if not isinstance(dataset.family, tuple):
-        total = _element_nats(families[0], xs, centre, spread)
+        total = element_nats(families[0], xs, centre, spread)
     else:
         total = np.stack(
             [
-                _element_nats(family, xs[:, i], centre[:, i], spread[i])
+                element_nats(family, xs[:, i], centre[:, i], spread[i])
                 for i, family in enumerate(families)
             ],
             axis=1,
@@ -125,9 +125,10 @@ def _nats(
     return float(np.nansum(total) / len(xs))
 
 
-def _element_nats(
+def element_nats(
     family: Family, xs: np.ndarray, centre: np.ndarray, spread: np.ndarray | float
 ) -> np.ndarray:
+    """-log p of values of one family, of a Gaussian; `centre` of a 0 or 1 is p(1)."""
     # Imported here: it takes a third of a second, and most commands need no reference.
     from scipy.special import log_ndtr, ndtr
 
@@ -138,9 +139,10 @@ def _element_nats(
     z = (xs - centre) / spread
     if width is None:
         nats = 0.5 * z**2 + np.log(spread) + 0.5 * np.log(2 * np.pi)
-        # Held at a bound, which all that lies beyond counts as.
-        if family.low is not None:
-            nats = np.where(np.abs(xs - family.low) < 1e-5, -log_ndtr(z), nats)
+        # Held at a bound, which all that lies beyond counts as; many zeros are held at 0.
+        low = 0.0 if family.distribution is ZeroInflated else family.low
+        if low is not None:
+            nats = np.where(np.abs(xs - low) < 1e-5, -log_ndtr(z), nats)
         if family.high is not None:
             nats = np.where(np.abs(xs - family.high) < 1e-5, -log_ndtr(-z), nats)
         return nats
@@ -195,7 +197,7 @@ def _sums(arrays: Iterable[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndar
     return count, total, square
 
 
-def _last_seen(xs: np.ndarray) -> np.ndarray:
+def last_seen(xs: np.ndarray) -> np.ndarray:
     """Each element as it was last observed, at every step; NaN before the first time."""
     if not np.isnan(xs).any():
         return xs

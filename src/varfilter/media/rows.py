@@ -5,9 +5,9 @@ What the rows of a medium hold, its own file says; here is what all of them have
 
 import datetime as dt
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -23,6 +23,60 @@ from varfilter.prediction import Predicted
 
 # How far a count, in the user's units, may lie from a whole number by rounding.
 NEARLY_WHOLE = 1e-4
+# Standard deviations on either side of the mean between which nine in ten values of a Gaussian lie.
+HALF_BAND = 1.645
+
+
+@dataclass(frozen=True)
+class ColumnSurprises:
+    """How surprising each column was by itself, (steps, columns); NaN where it is missing.
+
+    `nats` is -log p(x) by the past. `alone` is the same less 1/2 log of the variance of the
+    prediction: a wide prediction, as after a gap, is not alarming by itself. `given` is such an
+    excess by the past and the other columns of the step. `band` and `band_given`, (steps, columns,
+    2), are from where to where nine in ten values should lie by these, in the user's units.
+    """
+
+    nats: np.ndarray
+    alone: np.ndarray
+    given: np.ndarray
+    band: np.ndarray
+    band_given: np.ndarray
+
+
+@dataclass(frozen=True)
+class Alarms:
+    """How rare steps like these are among healthy ones, time first.
+
+    - `p_values`: the probability that a healthy step is as surprising; NaN where nothing was seen.
+    - `flags`: whether that is an alarm, at the rate that was asked for.
+    - `causes`: which columns caused it, and what was expected of them; empty where there is none.
+    - `columns`: (steps, columns), whether a column is one of these.
+    """
+
+    p_values: np.ndarray
+    flags: np.ndarray
+    causes: np.ndarray
+    columns: np.ndarray
+
+
+class GivenRows(NamedTuple):
+    """The user's own rows of a sequence, where they are not simply its steps.
+
+    `places` are the steps on which they lie, in order; `numbers` say where they stood; `rows` are
+    their values, and `times` their times as they were given.
+    """
+
+    places: np.ndarray
+    numbers: np.ndarray
+    rows: np.ndarray
+    times: np.ndarray
+
+    def steps(self, begin: int, end: int) -> "GivenRows":
+        """Those that lie on the steps from one up to another, which are counted from the first."""
+        first, last = np.searchsorted(self.places, [begin, end])
+        part = GivenRows(*(values[first:last] for values in self))
+        return part._replace(places=part.places - begin)
 
 
 @dataclass(frozen=True)
@@ -34,6 +88,8 @@ class Filtering:
       each quantile. `surprise`: in nats. What was not predicted, a first step that was
       conditioned on, is NaN.
     - `z_mean`, `z_std`: (steps, latents) of the posterior of the latent; None if not asked for.
+    - `columns`: what each column was by itself; None if not asked for.
+    - `alarms`: how rare such steps are among healthy ones; None where nothing is known of these.
     """
 
     sequence: str | int
@@ -43,6 +99,32 @@ class Filtering:
     surprise: np.ndarray
     z_mean: np.ndarray | None = None
     z_std: np.ndarray | None = None
+    columns: ColumnSurprises | None = None
+    alarms: Alarms | None = None
+
+    def at(self, steps: np.ndarray) -> "Filtering":
+        """What was said of some steps, of which any may be there several times."""
+
+        def of(value: Any) -> Any:
+            if isinstance(value, dict):
+                return {name: of(each) for name, each in value.items()}
+            if is_dataclass(value) and not isinstance(value, type):
+                each = {field.name: of(getattr(value, field.name)) for field in fields(value)}
+                return replace(value, **each)
+            return value[steps] if isinstance(value, np.ndarray) else value
+
+        return of(self)
+
+    def as_given(self, given: GivenRows, *, fill_gaps: bool) -> "Filtering":
+        """The same for each row of the user's; with `fill_gaps`, for each step without one too."""
+        gaps = np.zeros(0, np.int64)
+        if fill_gaps:
+            gaps = np.setdiff1d(np.arange(len(self.times)), given.places)
+        steps = np.concatenate([given.places, gaps])
+        order = np.argsort(steps, kind="stable")
+        rows = np.concatenate([given.rows, self.rows[gaps]])[order]
+        times = objects([*given.times, *self.times[gaps]])[order]
+        return replace(self.at(steps[order]), rows=rows, times=times)
 
 
 def filtering_of(
@@ -93,8 +175,36 @@ def filtering_of(
         }
     parts = {name: _shifted(values, num_given) for name, values in parts.items()}
     moments = _latent_moments(filtered.posterior) if latents else ()
-    z = [_shifted(values, num_given) for values in moments]
-    return Filtering(sequence, rows, times, parts, _shifted(surprise, num_given), *z)
+    z: Any = [_shifted(values, num_given) for values in moments]
+    surprise = _shifted(surprise, num_given)
+    found = Filtering(sequence, rows, times, parts, surprise, *z)
+    if predicted is None or predicted.surprises is None:
+        return found
+    return replace(found, columns=_column_surprises(dataset, predicted, num_given))
+
+
+def joined(filterings: Sequence[Filtering]) -> Filtering:
+    """What was said of a sequence, part after part, as one; without the latents."""
+    first = filterings[0]
+
+    def whole(values: Callable[[Filtering], Any]) -> np.ndarray:
+        return np.concatenate([values(each) for each in filterings])
+
+    def fields(name: str) -> list[np.ndarray]:
+        return [
+            whole(lambda each, field=field: getattr(getattr(each, name), field))
+            for field in vars(getattr(first, name))
+        ]
+
+    return Filtering(
+        first.sequence,
+        whole(lambda each: each.rows),
+        whole(lambda each: each.times),
+        {name: whole(lambda each, name=name: each.parts[name]) for name in first.parts},
+        whole(lambda each: each.surprise),
+        columns=None if first.columns is None else ColumnSurprises(*fields("columns")),
+        alarms=None if first.alarms is None else Alarms(*fields("alarms")),
+    )
 
 
 def require_shape(name: str, values: np.ndarray, dataset: Dataset) -> None:
@@ -104,6 +214,15 @@ def require_shape(name: str, values: np.ndarray, dataset: Dataset) -> None:
             f"`{name}` is of observations of shape {values.shape[1:]}; those of {dataset.name!r}"
             f" have {dataset.observation_shape}. Give the data it was made for."
         )
+
+
+def objects(values: Iterable[Any]) -> np.ndarray:
+    """An array of the values as they are: NumPy would make others of dates and of tuples."""
+    values = list(values)
+    found = np.empty(len(values), object)
+    for i, value in enumerate(values):
+        found[i] = value
+    return found
 
 
 def latent_names(filtering: Filtering) -> list[str]:
@@ -185,7 +304,8 @@ def times_from(dataset: Dataset, first: Any, num_steps: int, *, begin: int = 0) 
                 f"The time {str(first)!r} is a date, but {dataset.name!r} has no step in time."
                 " Give the table whose column of dates it comes from, or a number."
             )
-        return first.astype("datetime64[us]") + steps * np.timedelta64(round(length * 1e6), "us")
+        stamp = first.astype("datetime64[us]").astype(np.int64).item()
+        return dataset.schema.spacing.stamps(stamp, steps).astype("datetime64[us]")
     if isinstance(first, bool) or not isinstance(first, int | float | np.number):
         raise TypeError(f"The time must be a number or a `datetime64`; got {kind(first)}.")
     times = first + steps * length
@@ -211,6 +331,43 @@ def _shifted(values: np.ndarray, by: int) -> np.ndarray:
     """The values with `by` missing steps in front."""
     missing = np.full((by, *values.shape[1:]), np.nan, values.dtype)
     return np.concatenate([missing, values])
+
+
+def _column_surprises(dataset: Dataset, predicted: Any, num_given: int) -> ColumnSurprises:
+    found = predicted.surprises
+    # No prediction is narrower than the distance of two levels of what has levels.
+    levels = np.array(
+        [1.0 if family.is_binary else family.width or 0.0 for _, family in dataset.column_families]
+    )
+
+    def excess(nats: Any, variances: Any) -> np.ndarray:
+        return np.asarray(nats) - 0.5 * np.log(np.asarray(variances, np.float64) + levels**2)
+
+    values = (
+        np.asarray(found.alone),
+        excess(found.alone, predicted.variance),
+        excess(found.given, found.variance),
+        _bands(dataset, predicted.mean, predicted.variance),
+        _bands(dataset, found.mean, found.variance),
+    )
+    return ColumnSurprises(*(_shifted(each, num_given) for each in values))
+
+
+def _bands(dataset: Dataset, means: Any, variances: Any) -> np.ndarray:
+    """From where to where nine in ten values lie, by moments in the model's units; ends last."""
+    means, variances = np.asarray(means, np.float64), np.asarray(variances, np.float64)
+    found = means[..., None] + np.array([-HALF_BAND, HALF_BAND]) * np.sqrt(variances)[..., None]
+    for i, (_, family) in enumerate(dataset.column_families):
+        if family.transform is not None and family.transform.log_scale is not None:
+            # Nothing of such a column is below 0: the band of the log-normal of these moments.
+            squared = np.log1p(variances[:, i] / means[:, i] ** 2)
+            spread = np.sqrt(squared)[:, None] * np.array([-HALF_BAND, HALF_BAND])
+            found[:, i] = means[:, i, None] * np.exp(spread - 0.5 * squared[:, None])
+        if family.low is not None or family.high is not None:
+            found[:, i] = np.clip(found[:, i], family.low, family.high)
+    return np.moveaxis(
+        np.stack([restored(dataset, found[..., end]) for end in (0, 1)]), 0, -1
+    ).astype(np.float32)
 
 
 @eqx.filter_jit

@@ -1,5 +1,6 @@
 """Tables: columns of numbers in time, each with a name, a unit and a family of its own."""
 
+import itertools
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,8 +10,12 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from varfilter.data.dataset import Dataset
+from varfilter.data.tables.grid import Clock
 from varfilter.data.tables.kinds import KINDS
 from varfilter.data.tables.motion import MOTIONS
+from varfilter.data.tables.parts import split_time
+from varfilter.data.tables.spacing import BY_ROWS
+from varfilter.data.tables.times import UNNAMED
 from varfilter.media.base import (
     AbstractMedium,
     Ahead,
@@ -21,13 +26,15 @@ from varfilter.media.base import (
     Source,
 )
 from varfilter.media.cells import cells_of
-from varfilter.media.formats import ENDINGS, Row, write_rows
+from varfilter.media.formats import ENDINGS, Moment, Row, write_rows
 from varfilter.media.reference import Reference, last_value_reference
 from varfilter.media.rows import (
     Filtering,
+    GivenRows,
     free_names,
     latent_names,
     latent_row,
+    objects,
     restored,
     times_from,
 )
@@ -35,6 +42,8 @@ from varfilter.media.rows import (
 # The time of the first row that a model makes up: as readable as those of dated training data,
 # and plainly none of theirs.
 FIRST_DATE = np.datetime64("2000-01-01T00:00:00")
+# Steps of a sequence that a report draws.
+MOST_DRAWN = 300
 
 
 @dataclass(frozen=True)
@@ -46,10 +55,14 @@ class TableSource(Source):
     sequence: str | None = field(default=None, metadata={"metavar": "COLUMN|none"})
     """The column that tells sequences apart (one named run, ...); none: all rows are one."""
     time: str | None = field(default=None, metadata={"metavar": "COLUMN|none"})
-    """The column of times (the one that looks like it); none: rows are steps."""
-    step: float | Literal["rows"] | None = field(default=None, metadata={"metavar": "X|rows"})
-    """The time between two rows, in the unit of the times; seconds for dates (the usual one).
-    rows: each row is a step, and the time since the row before is a known input."""
+    """The column of times, or several, as year,month (those that look like it); none: rows are
+    steps."""
+    step: float | str | None = field(
+        default=None, metadata={"metavar": "X|month|quarter|year|business-day|rows"}
+    )
+    """The time between two rows, in the unit of the times; seconds for dates; or a step of the
+    calendar (the usual one). rows: each row is a step, and the time since the row before is a known
+    input."""
     columns: tuple[str, ...] | None = field(default=None, metadata={"metavar": "COLUMN ..."})
     """The columns to observe, in this order (all that hold numbers, or text of a few levels)."""
     inputs: tuple[str, ...] | None = field(default=None, metadata={"metavar": "COLUMN ..."})
@@ -95,9 +108,11 @@ class TableMedium(AbstractMedium):
     num_particles = 256
     # What makes the bands inside gaps hold what they say (`benchmarks/README.md`).
     spread = 1.1
+    has_alarms = True
     inputs = "a table (.csv, .tsv, .parquet, .npy, .npz), or - for JSON lines on standard input"
     gallery = Gallery(3, 1000, "marks at the bottom are missing values")
-    inspection = Inspection(num_drawn=1, num_steps=300)
+    inspection = Inspection(num_drawn=1, num_steps=1000, has_worst=True)
+    has_forecast = True
     has_reconstructions = False
     caption = (
         "Each column as it was read (dots), the mean of its prediction before it was read (line)"
@@ -125,7 +140,11 @@ class TableMedium(AbstractMedium):
         for i, rows in enumerate(readings.rows):
             name = readings.names[i] if readings.names else 0
             us = np.asarray(readings.us[i]) if dataset.input_size else None
-            yield NewSequence(name, rows, dataset.observations(rows), readings.times[i], us)
+            places, numbers, values, times, texts = readings.given[i]
+            if texts is not None:
+                times = objects(itertools.starmap(Moment.of, zip(times, texts, strict=True)))
+            given = GivenRows(places, numbers, values, times)
+            yield NewSequence(name, rows, dataset.observations(rows), readings.times[i], us, given)
 
     def plan(self, dataset: Dataset, data: Any) -> Any:
         """Read the input columns of steps to come from a file, a data frame or arrays."""
@@ -169,11 +188,12 @@ class TableMedium(AbstractMedium):
         found = [schema.ahead(before, known, num_steps, each)[1] for each in plans]
         return [found[number % len(found)] for number in range(num_sequences)]
 
-    def lines(self, dataset: Dataset) -> Any:
-        """What reads lines of JSON with the names of the columns, one step each."""
-        from varfilter.data.tables.json_lines import TableLines
+    def lines(self, dataset: Dataset, *, longest_gap: int | None = None) -> Any:
+        """What reads lines of JSON with the names of the columns, one row each."""
+        from varfilter.data.tables.json_lines import LONGEST_GAP, TableLines
 
-        return TableLines(dataset.schema)
+        longest_gap = LONGEST_GAP if longest_gap is None else longest_gap
+        return TableLines(dataset.schema, longest_gap=longest_gap)
 
     def schema_json(self, dataset: Dataset) -> Any:
         """The kinds and the layout of the columns."""
@@ -186,18 +206,24 @@ class TableMedium(AbstractMedium):
         return TableSchema.from_json(known)
 
     def as_recorded(self, source: Source, schema: Any) -> Source:
-        """The source with the columns, and the kind and the motion of each.
+        """The source with the time, the columns, and the kind and the motion of each, as it began.
 
-        A record of before there were motions has levels alone, and one of before there were other
-        kinds has neither those nor text.
+        A record of before there were motions has levels alone, one of before there were other kinds
+        has neither those nor text, and without a calendar, steps are even.
         """
         if schema is None or not isinstance(source, TableSource):
             return source
+        step = schema.step if schema.calendar is None else schema.calendar.word
+        step = BY_ROWS if schema.inputs.is_by_rows else step
+        time = "none" if schema.time is None else schema.time
+        # Columns that tell it together are found by their names again; a year alone that is named
+        # is a number.
+        time = source.time if schema.layout.clock.parts else time
         words = [
             f"{name}={kind} {schema.motions.get(name, 'level')}"
             for name, kind in schema.kinds.items()
         ]
-        return replace(source, columns=schema.columns, kinds=tuple(words))
+        return replace(source, time=time, step=step, columns=schema.columns, kinds=tuple(words))
 
     def column_kinds(self, dataset: Dataset) -> dict[str, dict[str, str]]:
         """The kind of each column and its motion, and why, by the names of its elements."""
@@ -217,6 +243,12 @@ class TableMedium(AbstractMedium):
         """Score the prediction that each column stays as it was last read."""
         return last_value_reference(dataset, split)
 
+    def column_references(self, dataset: Dataset, kept: Path) -> Any:
+        """The last value, that of a season before, and a linear state-space model."""
+        from varfilter.media.naive import column_references
+
+        return column_references(dataset, kept)
+
     def cell_size(self, dataset: Dataset) -> int:
         """Return 1, since each column has a value of its own in a row."""
         return 1
@@ -225,19 +257,31 @@ class TableMedium(AbstractMedium):
         """Rows with each column as it was seen, `COLUMN_mean`, `COLUMN_std` and quantiles.
 
         Of a categorical column, `COLUMN_level`, the most probable one, `COLUMN_p`, how probable it
-        is, and `COLUMN_p_LEVEL`, ... if there are at most eight. Then `surprise`, in nats. A name
-        that a column of the user's has already gets an underscore; the user's own columns of time
-        and sequence keep their names.
+        is, and `COLUMN_p_LEVEL`, ... if there are at most eight. Then the surprise of each column
+        by itself, `COLUMN_surprise`, and of all, `surprise`, in nats; and, where it is known what
+        healthy steps are like, `p_value`, `alarm` and `alarm_cause`. A name that a column of the
+        user's has already gets an underscore; the user's own columns of time and sequence keep
+        their names.
         """
         parts, cells = filtering.parts, cells_of(dataset)
-        wanted = ["surprise", *(name for cell in cells for name in cell.predicted_names(parts))]
+        surprises, alarms = filtering.columns, filtering.alarms
+        wanted = ["surprise"] if alarms is None else ["surprise", "p_value", "alarm", "alarm_cause"]
+        wanted += [name for cell in cells for name in cell.predicted_names(parts)]
+        wanted += [f"{cell.name}_surprise" for cell in cells if surprises is not None]
         names = _names(dataset, [*wanted, *latent_names(filtering)])
         for t, time in enumerate(filtering.times):
-            row: Row = {names["sequence"]: filtering.sequence, names["time"]: time}
+            row: Row = {names["sequence"]: filtering.sequence, **_time_cells(dataset, names, time)}
             for cell in cells:
                 row[cell.name] = cell.value(filtering.rows[t])
                 row |= {names[name]: v for name, v in cell.predicted(parts, t).items()}
+                if surprises is not None:
+                    own = cell.surprise(surprises.nats[t], filtering.rows[t])
+                    row[names[f"{cell.name}_surprise"]] = own
             row[names["surprise"]] = filtering.surprise[t]
+            if alarms is not None:
+                row[names["p_value"]] = alarms.p_values[t]
+                row[names["alarm"]] = int(alarms.flags[t])
+                row[names["alarm_cause"]] = str(alarms.causes[t])
             yield row | {names[name]: v for name, v in latent_row(filtering, t).items()}
 
     def forecast_rows(
@@ -258,7 +302,8 @@ class TableMedium(AbstractMedium):
         # misleads.
         names = _names(dataset, ["step", *wanted])
         for i, time in enumerate(times):
-            row: Row = {names["sequence"]: sequence, names["time"]: time, names["step"]: i + 1}
+            row: Row = {names["sequence"]: sequence, **_time_cells(dataset, names, time)}
+            row[names["step"]] = i + 1
             for cell in cells:
                 row |= {names[name]: v for name, v in cell.predicted(parts, i).items()}
             yield row
@@ -302,21 +347,68 @@ class TableMedium(AbstractMedium):
             fits.append(ColumnFit(cell.name, kind, what.get(motion) or motion, fit, levels))
         return marginals(fits)
 
+    def draw_filtering(
+        self, dataset: Dataset, filtering: Filtering, fan: Any = None, *, width: float
+    ) -> Figure:
+        """Draw a panel for each column in its own unit: values, bands, alarms, and a fan.
+
+        `filtering` has the quantiles at 0.05 and 0.95; `fan` is (times, low, middle, high).
+        """
+        from varfilter.plots.bands import Band, draw_bands
+
+        parts, alarms = filtering.parts, filtering.alarms
+        band = Band(filtering.times, parts["mean"], parts["q05"], parts["q95"])
+        return draw_bands(
+            dataset,
+            filtering.rows,
+            band,
+            alarms=None if alarms is None else alarms.columns,
+            fan=None if fan is None else Band(*fan),
+            time=_names(dataset, [])["time"],
+            width=width,
+        )
+
     def draw_sequence(self, dataset: Dataset, sequence: Any, width: float) -> Figure:
         """Draw a panel for each column: its values, their prediction, and the band of it."""
-        from varfilter.plots.figures import columns
+        from varfilter.plots.columns import columns
 
         return columns(dataset, sequence, width)
+
+    def inspected(self, sequence: Any) -> Any:
+        """The part of a long sequence that was the most surprising."""
+        spare = len(sequence.surprise) - MOST_DRAWN
+        if spare <= 0:
+            return sequence
+        total = np.concatenate([[0.0], np.cumsum(sequence.surprise, dtype=np.float64)])
+        begin = int(np.argmax(total[MOST_DRAWN:] - total[: spare + 1]))
+        return sequence.part(begin, begin + MOST_DRAWN)
+
+    def draw_forecast(self, dataset: Dataset, fan: Any, width: float) -> Figure:
+        """Draw a panel for each column: what came before, the bands ahead, and what came."""
+        from varfilter.plots.columns import fan as drawn
+
+        return drawn(dataset, fan, width)
 
 
 def _names(dataset: Dataset, wanted: list[str]) -> dict[str, str]:
     """Names for our own columns; the user's for those of time and sequence, where there are."""
     schema = dataset.schema
-    users = {
-        "sequence": (schema and schema.sequence) or "sequence",
-        "time": (schema and schema.time) or "time",
-    }
+    users = {"sequence": (schema and schema.sequence) or "sequence"}
+    clock = Clock(None) if schema is None else schema.layout.clock
+    if clock.parts:
+        users |= {name: name for name in clock.columns}
+    else:
+        users["time"] = "time" if clock.column in (None, *UNNAMED) else clock.column
     return free_names(dataset.columns, users | {name: name for name in wanted})
+
+
+def _time_cells(dataset: Dataset, names: dict[str, str], time: Any) -> Row:
+    """A time as the table has it: in one column, or in those of its parts."""
+    clock = Clock(None) if dataset.schema is None else dataset.schema.layout.clock
+    if clock.parts and isinstance(time, np.datetime64):
+        cells = split_time(time, clock.parts)
+        return {names[name]: value for name, value in cells.items()}
+    return {names["time"]: clock.written(time)}
 
 
 def _sample_rows(dataset: Dataset, xs: np.ndarray, sequence: int | None) -> Iterator[Row]:
@@ -325,7 +417,7 @@ def _sample_rows(dataset: Dataset, xs: np.ndarray, sequence: int | None) -> Iter
     cells, names = cells_of(dataset), _names(dataset, [])
     begin = {} if sequence is None else {names["sequence"]: sequence}
     for time, values in zip(times, restored(dataset, xs), strict=True):
-        row: Row = begin | {names["time"]: time}
+        row: Row = begin | _time_cells(dataset, names, time)
         for cell in cells:
             value = cell.value(values)
             is_whole = are_whole[cell.first] and not cell.levels and np.isfinite(value)

@@ -5,6 +5,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from varfilter.nn.dense import product
+
 Hidden = tuple[Array, Array]
 
 
@@ -54,7 +56,7 @@ class LSTM(eqx.Module):
 
     def project(self, x: Float[Array, " in"]) -> Float[Array, " gates"]:
         """Compute W_x x + b_x + b_h: all that depends on the early input alone."""
-        return self.input_weight @ x + self.input_bias + self.hidden_bias
+        return product(self.input_weight, x) + self.input_bias + self.hidden_bias
 
     def __call__(
         self,
@@ -64,9 +66,9 @@ class LSTM(eqx.Module):
     ) -> Hidden:
         """Return (h', c')."""
         h, c = hidden
-        gates = projected + self.hidden_weight @ h
+        gates = projected + product(self.hidden_weight, h)
         if self.late_weight is not None and late is not None:
-            gates = gates + self.late_weight @ late
+            gates = gates + product(self.late_weight, late)
         i, f, g, o = jnp.split(gates, 4)
         c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
         return jax.nn.sigmoid(o) * jnp.tanh(c), c

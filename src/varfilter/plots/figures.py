@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from varfilter.data.dataset import Dataset
-from varfilter.plots.datasets import MOST_PANELS, MOST_SHARP
+from varfilter.plots.datasets import MOST_SHARP
 from varfilter.plots.style import (
     ALARM,
     COLOURS,
@@ -24,7 +24,6 @@ from varfilter.plots.style import (
     NARROW,
     PALETTE,
     SMALL_PRINT,
-    WIDE,
     blank,
     legend,
     legend_height,
@@ -52,11 +51,7 @@ MOST_COLUMNS = 8
 
 def learning_curves(runs: Mapping[str, Lines], width: float) -> Figure:
     """Draw free energies, their parts, gradients and the KL's weight by epoch, of all runs."""
-    shown = [
-        panel
-        for panel in PANELS
-        if any(_series(lines, panel[1])[0].size for lines in runs.values())
-    ]
+    shown = [panel for panel in PANELS if _has_changed(runs, panel[1])] or [PANELS[0]]
     figure, axes = panels(width, len(shown), 2.1, header=legend_height(width, len(runs) + 2))
     for axis, (name, path) in zip(axes, shown, strict=True):
         for (_, lines), colour in zip(runs.items(), _colours(len(runs)), strict=True):
@@ -175,7 +170,8 @@ class InspectedSequence(NamedTuple):
     - `surprise`: minus the bound, in nats.
 
     `first` is the number of the first of these steps (0 is conditioned on, not scored), and
-    `num_steps` of the last that the whole sequence has.
+    `num_steps` of the last that the whole sequence has. `times` are those of the steps, where the
+    data have any.
     """
 
     name: str
@@ -188,6 +184,16 @@ class InspectedSequence(NamedTuple):
     ranks: np.ndarray
     reconstruction: np.ndarray | None
     surprise: np.ndarray
+    times: np.ndarray | None = None
+
+    def part(self, begin: int, end: int) -> "InspectedSequence":
+        """Some of its steps, counted from the first of them."""
+        cut = {
+            name: value[begin:end]
+            for name, value in self._asdict().items()
+            if isinstance(value, np.ndarray)
+        }
+        return self._replace(first=self.first + begin, **cut)
 
 
 def most_surprising(sequence: InspectedSequence, count: int = 3) -> list[dict[str, Any]]:
@@ -254,33 +260,6 @@ def images(
     return figure, axes
 
 
-def columns(dataset: Dataset, sequence: InspectedSequence, width: float) -> Figure:
-    """Draw a panel for each column: its values, their prediction, and the band of it."""
-    steps = sequence.first + np.arange(len(sequence.xs))
-    values, mean, low, high = (
-        dataset.scaling.restore(part.astype(np.float64)).reshape(len(part), -1)
-        for part in (sequence.xs, sequence.mean, sequence.low, sequence.high)
-    )
-    names = dataset.columns or tuple(f"element {i}" for i in range(values.shape[1]))
-    families = dataset.families * (len(names) // len(dataset.families))
-    num_panels = min(len(names), MOST_PANELS)
-    figure, axes, below = stack(width, num_panels, 1.3)
-    for i, axis in enumerate(axes):
-        if not families[i].is_binary:
-            axis.fill_between(steps, low[:, i], high[:, i], color=COLOURS[0], alpha=0.18, lw=0)
-        axis.plot(steps, mean[:, i], color=COLOURS[0], lw=1.0)
-        axis.plot(steps, values[:, i], ".", color=INK, ms=3.2)
-        missing = steps[np.isnan(values[:, i])]
-        where = axis.get_xaxis_transform()
-        axis.plot(missing, np.full(len(missing), 0.02), "|", color=MISSING, ms=5, transform=where)
-        axis.yaxis.set_major_locator(MaxNLocator(4))
-        title(axis, legible(names[i], 70 if width == WIDE else 34))
-        if len(missing):
-            title(axis, "marks: missing", small=True)
-    surprise(below, sequence, axes)
-    return figure
-
-
 def stack(width: float, count: int, height: float) -> tuple[Figure, list[Axes], Axes]:
     """(figure, panels, a last panel for the surprise), one below another, on one time axis."""
     figure = blank(width, count * (height + 0.2) + 1.6)
@@ -304,16 +283,20 @@ def surprise(
     begin = float(sequence.first) if start is None else start
     # Of sound, a step is as long as its samples: it is drawn over all of them.
     shift = 0.0 if start is None else per_step / 2
-    times = begin + shift + per_step * np.arange(len(sequence.surprise))
+    times: Any = begin + shift + per_step * np.arange(len(sequence.surprise))
+    margin: Any = per_step / 2
+    if sequence.times is not None:
+        times = sequence.times
+        margin = np.median(np.diff(times)) / 2 if len(times) > 1 else None
     axis.plot(times, sequence.surprise, color=COLOURS[0], lw=1.1)
     for each in most_surprising(sequence):
         t = each["step"] - sequence.first
         axis.plot(times[t], sequence.surprise[t], "o", ms=8, mfc="none", mec=ALARM, mew=1.4)
         for other in above:
-            other.axvline(float(times[t]), color=ALARM, lw=0.9, alpha=0.55)
+            other.axvline(times[t], color=ALARM, lw=0.9, alpha=0.55)
     axis.margins(y=0.2)  # room for the marks
-    margin = per_step / 2
-    axis.set_xlim(times[0] - margin, times[-1] + margin)
+    if margin is not None:
+        axis.set_xlim(times[0] - margin, times[-1] + margin)
     if start is None:
         axis.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     axis.yaxis.set_major_locator(MaxNLocator(3))
@@ -321,6 +304,16 @@ def surprise(
     title(axis, "surprise")
     x_label(axis, "step")
     y_label(axis, "nats")
+
+
+def _has_changed(runs: Mapping[str, Lines], path: tuple[str, ...]) -> bool:
+    """Whether there is anything to see: a constant, such as a weight that is always 1, is not.
+
+    The single value of a run that was validated once is shown.
+    """
+    values = [_series(lines, path)[1] for lines in runs.values()]
+    is_once = max(map(len, values), default=0) == 1 and path != ("kl_weight",)
+    return is_once or any(np.ptp(each) > 0 for each in values if each.size)
 
 
 def _series(lines: Lines, path: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:

@@ -70,12 +70,15 @@ def inspect_sequences(
             jax.random.fold_in(key, number),
             jax.random.fold_in(jax.random.fold_in(key, DRAWS), number),
         )
-        inspected = _inspected(filter, model, padded, us, keys, widths, inspection.num_samples)
+        scanned = _inspected(filter, model, padded, us, keys, widths, inspection.num_samples)
         parts: list[Any] = [
-            None if part is None else np.asarray(part)[: len(xs) - 1] for part in inspected
+            None if part is None else np.asarray(part)[: len(xs) - 1] for part in scanned
         ]
         num_steps = len(ragged[number]) // dataset.rows_per_step - 1
-        found.append(InspectedSequence(names[number], 1, num_steps, xs[1:], *parts))
+        times = dataset.times.get(split)
+        times = None if times is None else np.asarray(times[number])[1 : len(xs)]
+        inspected = InspectedSequence(names[number], 1, num_steps, xs[1:], *parts)
+        found.append(inspected._replace(times=times))
     return found
 
 

@@ -14,6 +14,8 @@ from varfilter.data.dataset import SPLITS
 from varfilter.plots import figures
 from varfilter.plots.figures import caption
 from varfilter.plots.page import cards, command_line, document, facts, illustration, table
+from varfilter.report.alarms import alarm_parts
+from varfilter.report.columns import comparison_tables, forecast_caption
 from varfilter.report.summary import RunSummary, labels, summarize
 from varfilter.runs import Run
 from varfilter.runs.folder import write_whole
@@ -21,12 +23,12 @@ from varfilter.runs.folder import write_whole
 ABOUT_RESULTS = (
     "Nats per scored step, lower is better; the first step of a sequence is conditioned on and not"
     " scored. “Equal sequences” gives every sequence the same weight, as the paper's tables do, and"
-    " is what the naive reference compares with; “equal steps” gives every step the same weight;"
-    " “divided by T” takes all T steps for the T-1 scored ones, as the released evaluation did."
+    " is what the naive reference compares with; “equal steps” gives every step the same weight."
     " The standard error is over sequences, not seeds."
 )
 ABOUT_PAPER = (
-    "The paper's number as printed compares with “divided by T”; corrected to the steps that were"
+    "“Divided by T” takes all T steps for the T-1 scored ones, as the released evaluation did."
+    " The paper's number as printed compares with “divided by T”; corrected to the steps that were"
     " scored, it compares with “equal sequences”."
 )
 
@@ -38,11 +40,13 @@ def report(
     split: str = "test",
     seed: int = 0,
     num_particles: int | None = None,
+    horizon: int | None = None,
 ) -> Path:
     """Write one self-contained page on the runs to `out`, and its numbers to a .json beside it.
 
     Scores are of the trained bound. Pictures and calibration are of the filter that a run applies
-    to new data, with `num_particles` trajectories (those of its medium; 1 is the paper's filter).
+    to new data, with `num_particles` trajectories (those of its medium; 1 is the paper's filter);
+    so is a table's comparison with its references, one step and `horizon` steps ahead.
     """
     if not runs:
         raise ValueError("`runs` must have at least one run; got none.")
@@ -53,9 +57,9 @@ def report(
     if num_particles is not None:
         require_positive("num_particles", num_particles)
     out = require_page(out)
+    options = {"split": split, "seed": seed, "num_particles": num_particles, "horizon": horizon}
     found = [
-        summarize(run, label, split=split, seed=seed, num_particles=num_particles)
-        for run, label in zip(runs, labels(runs), strict=True)
+        summarize(run, label, **options) for run, label in zip(runs, labels(runs), strict=True)
     ]
     numbers = {"split": split, "seed": seed, "runs": [each.numbers for each in found]}
     write_page(out, render(found, split=split, seed=seed), numbers)
@@ -92,6 +96,7 @@ def render(found: Sequence[RunSummary], *, split: str, seed: int) -> str:
         facts(_facts(found[0].numbers)) if len(found) == 1 else "",
         "<h2>Results</h2>",
         *_results([each.numbers for each in found]),
+        *_columns(found),
         *_learning(found),
         *_inference(found),
     ]
@@ -129,7 +134,13 @@ def _results(numbers: Sequence[dict[str, Any]]) -> list[str]:
             "divided by T", "paper, printed", "equal steps",
             "prediction error (RMS)"]  # fmt: skip
     rows = [_results_row(each) for each in numbers]
-    kept = [i for i, name in enumerate(head) if has_paper or not name.startswith("paper")]
+    # What only the paper's numbers compare with, and what nobody has, takes no room.
+    of_paper = [name.startswith("paper") or name == "divided by T" for name in head]
+    kept = [
+        i
+        for i in range(len(head))
+        if (has_paper or not of_paper[i]) and any(row[i] for row in rows)
+    ]
     shown = table([head[i] for i in kept], [[row[i] for i in kept] for row in rows])
     references = dict.fromkeys(each["results"]["reference"]["what"] for each in numbers)
     about = [ABOUT_RESULTS, *([ABOUT_PAPER] if has_paper else [])]
@@ -160,14 +171,14 @@ def _cards(found: Sequence[RunSummary], split: str) -> list[tuple[str, str]]:
     results = best.numbers["results"]
     if len(found) > 1:
         score = nats(results["nats"]), f"nats per step, {split}: {best.label}"
-        return [score, _reference_card(results)]
+        return [score, _reference_card(best.numbers)]
     error, digits = results["standard_error"], 1 if abs(results["nats"]) >= 1000 else 3
     shown = [
         (
             nats(results["nats"]) + ("" if error is None else f" ± {error:.{digits}f}"),
             f"nats per step on {split}, {count(results['num_sequences'], 'sequence')}",
         ),
-        _reference_card(results),
+        _reference_card(best.numbers),
         (nats(best.numbers["best_valid"]), "nats per step on valid, at the best checkpoint"),
     ]
     by_iteration = results["nats_by_iteration"]
@@ -177,13 +188,28 @@ def _cards(found: Sequence[RunSummary], split: str) -> list[tuple[str, str]]:
     return shown
 
 
-def _reference_card(results: dict[str, Any]) -> tuple[str, str]:
-    """How far the model is below the naive reference, or that it is not."""
-    reference = results["reference"]
-    difference = results["nats"] - reference["nats"]
-    verdict = "better than" if difference < 0 else "NO BETTER than"
-    text = f"nats per step: {verdict} the naive reference ({nats(reference['nats'])})"
-    return ("+" if difference >= 0 else "") + nats(difference), text
+def _reference_card(numbers: dict[str, Any]) -> tuple[str, str]:
+    """How far the model is below what takes no learning, or that it is not."""
+    results, compared = numbers["results"], numbers["comparison"]
+    own, name, other = results["nats"], "naive reference", results["reference"]["nats"]
+    if compared is not None:
+        scores = {each: by_horizon["1"] for each, by_horizon in compared["nats"].items()}
+        own = scores.pop("model")
+        name = min(scores, key=lambda each: scores[each])
+        other = scores[name]
+    verdict = "better than" if own < other else "NO BETTER than"
+    text = f"nats per step: {verdict} the {name} ({nats(other)})"
+    return ("+" if own >= other else "") + nats(own - other), text
+
+
+def _columns(found: Sequence[RunSummary]) -> list[str]:
+    """The columns of tables beside their references."""
+    parts = []
+    for each in found:
+        if (compared := each.numbers["comparison"]) is not None:
+            heading = "Columns" if len(found) == 1 else f"Columns, {each.label}"
+            parts += [f"<h2>{html.escape(heading)}</h2>", *comparison_tables(compared)]
+    return parts
 
 
 def _learning(found: Sequence[RunSummary]) -> list[str]:
@@ -195,9 +221,13 @@ def _learning(found: Sequence[RunSummary]) -> list[str]:
             continue
         text = (
             f"{name}: free energy per step of training batches and of the whole validation part,"
-            " its parts, the gradients and the weight of the KL, by epoch. While that weight is"
-            " below 1, the free energy of training is not comparable with that of validation."
+            " its parts and the gradients, by epoch."
         )
+        if any(line.get("kl_weight", 1.0) < 1.0 for some in lines.values() for line in some):
+            text += (
+                " While the weight of the KL is below 1, the free energy of training is not"
+                " comparable with that of validation."
+            )
         parts.append(illustration(partial(figures.learning_curves, lines), text))
     return parts
 
@@ -209,9 +239,10 @@ def _inference(found: Sequence[RunSummary]) -> list[str]:
         values = {label: each for label, each in values.items() if len(each) > 1}
         if not values:
             continue
-        text = f"{name}: free energy at the prior and after each inference iteration."
-        parts.append(illustration(partial(figures.iterations, values), text))
         most = max(map(len, values.values()))
+        if most > 2:  # two numbers are no curve
+            text = f"{name}: free energy at the prior and after each inference iteration."
+            parts.append(illustration(partial(figures.iterations, values), text))
         head = ["run", "prior", *map(str, range(1, most))]
         rows = [
             [label, *map(nats, each), *[""] * (most - len(each))] for label, each in values.items()
@@ -234,19 +265,29 @@ def _one_run(found: RunSummary, split: str, *, is_alone: bool) -> list[str]:
     for drawn in found.drawn:
         paint = partial(found.medium.draw_sequence, found.dataset, drawn)
         text = f"{found.medium.caption} {_filter_in_words(numbers)}"
+        is_worst = found.medium.inspection.has_worst and numbers["sequences"]["of"] > 1
+        text = f"The worst sequence. {text}" if is_worst and drawn is found.drawn[0] else text
         parts.append(illustration(paint, caption(drawn, text)))
+    if found.fan is not None:
+        paint = partial(found.medium.draw_forecast, found.dataset, found.fan)
+        parts.append(illustration(paint, forecast_caption(numbers["forecast"])))
+    if found.alarms is not None:
+        shown = alarm_parts(found.alarms, found.medium, found.dataset)
+        parts += [f"<{deeper}>Alarms</{deeper}>", *shown]
     parts += [f"<{deeper}>Calibration</{deeper}>", *_calibration(numbers)]
-    ranked = numbers["sequences"]
-    parts.append(f"<{deeper}>Best and worst sequences</{deeper}>")
+    if numbers["sequences"]["of"] > 1:
+        parts += [f"<{deeper}>Best and worst sequences</{deeper}>", *_ranked(numbers, split)]
+    parts += [f"<{deeper}>Settings</{deeper}>", facts(_all_settings(numbers))]
+    return parts
+
+
+def _ranked(numbers: dict[str, Any], split: str) -> list[str]:
+    ranked, parts = numbers["sequences"], []
     for which in ("best", "worst"):
         rows = [[each["name"], f"{each['steps']:,}", nats(each["nats"])] for each in ranked[which]]
         parts.append(table([which, "steps", "nats per step"], rows))
-    parts.append(
-        f'<p class="note">Of {count(ranked["of"], "sequence")} of {split} with two steps or'
-        " more.</p>"
-    )
-    parts += [f"<{deeper}>Settings</{deeper}>", facts(_all_settings(numbers))]
-    return parts
+    note = f"Of {count(ranked['of'], 'sequence')} of {split} with two steps or more."
+    return [*parts, f'<p class="note">{note}</p>']
 
 
 def _calibration(numbers: dict[str, Any]) -> list[str]:

@@ -18,11 +18,15 @@ from varfilter.filters import AbstractFilter
 from varfilter.media import AbstractMedium
 from varfilter.model import AbstractModel
 from varfilter.models import widened
+from varfilter.plots.columns import Fan
 from varfilter.plots.figures import InspectedSequence, most_surprising
+from varfilter.report.alarms import SplitAlarms, split_alarms
+from varfilter.report.columns import forecast_numbers, middle_fan
 from varfilter.report.inspection import calibration, inspect_sequences
 from varfilter.runs import Run
 from varfilter.runs.applied import applied_filter
-from varfilter.runs.metrics import judgements, naivety
+from varfilter.runs.comparison import USUAL_HORIZON, compare_run
+from varfilter.runs.metrics import judgements, naivety, shortfall
 from varfilter.training.evaluation import Evaluation, HeldOut
 
 NUM_RANKED = 5
@@ -30,39 +34,70 @@ NUM_RANKED = 5
 
 @dataclass(frozen=True)
 class RunSummary:
-    """What is said of one run: `numbers` is plain JSON, `drawn` are the sequences to be shown."""
+    """What is said of one run: `numbers` is plain JSON, `drawn` are the sequences to be shown.
+
+    `alarms` are those of a table, where they could be calibrated, and `fan` is a forecast to be
+    drawn beside what came, where the medium has such.
+    """
 
     label: str
     dataset: Dataset
     medium: AbstractMedium
     numbers: dict[str, Any]
     drawn: list[InspectedSequence]
+    alarms: SplitAlarms | None = None
+    fan: Fan | None = None
 
 
 def summarize(
-    run: Run, label: str, *, split: str, seed: int, num_particles: int | None = None
+    run: Run,
+    label: str,
+    *,
+    split: str,
+    seed: int,
+    num_particles: int | None = None,
+    horizon: int | None = None,
 ) -> RunSummary:
     """Score the split whole by the trained bound, and look closely at some of it.
 
     What is predicted there, and how surprising it was, is of the filter that `filter_data` has,
-    with `num_particles` trajectories.
+    with `num_particles` trajectories; of a table it is compared with its references, one step and
+    `horizon` steps ahead.
     """
     model, filter, step, valid = run.trained()
     dataset, medium = run.dataset, run.medium
     scores = score_split(run, model, filter, split=split, seed=seed)
     # By chance; those that are drawn come first.
     chosen = np.random.default_rng(seed).permutation(scores.numbers)
+    if medium.inspection.has_worst:
+        worst = scores.numbers[np.argmax(scores.per_sequence)]
+        chosen = np.array([worst, *chosen[chosen != worst]])
     num_particles = medium.num_particles if num_particles is None else num_particles
+    applied = (
+        applied_filter(filter, num_particles),
+        widened(model, medium.spread_of(num_particles)),
+    )
     inspected = inspect_sequences(
-        applied_filter(filter, num_particles), widened(model, medium.spread_of(num_particles)),
-        dataset, jax.random.key(seed),
+        *applied, dataset, jax.random.key(seed),
         chosen[: medium.inspection.num_sequences], split=split, inspection=medium.inspection,
     )  # fmt: skip
     drawn = [medium.inspected(each) for each in inspected[: medium.inspection.num_drawn]]
+    alarms = split_alarms(run, dataset, split, seed=seed, num_particles=num_particles)
     reference = medium.reference(dataset, split)
+    compared = compare_run(
+        run, dataset=dataset, split=split, horizon=horizon, num_particles=num_particles, seed=seed
+    )
+    fan = None
+    if medium.has_forecast:
+        far = horizon or (compared or {}).get("horizons", [USUAL_HORIZON])[-1]
+        fan = middle_fan(*applied, dataset, split, int(chosen[0]), far, jax.random.key(seed))
     lines = run.metrics()
     num_epochs = run.experiment.schedule.num_epochs
-    warnings = [*judgements(lines, num_epochs=num_epochs), naivety(scores.nats, reference)]
+    if compared is None:
+        beaten = naivety(scores.nats, reference)
+    else:
+        beaten = shortfall({name: each["1"] for name, each in compared["nats"].items()}, split)
+    warnings = [*judgements(lines, num_epochs=num_epochs), beaten]
     numbers = {
         "label": label,
         **_facts(run, dataset),
@@ -75,17 +110,20 @@ def summarize(
             "reference": reference._asdict(),
             "published": _published(run),
         },
+        "comparison": compared,
+        "forecast": None if fan is None else forecast_numbers(fan),
         "calibration": calibration(dataset, inspected),
         "sequences": ranked(dataset, split, scores),
         "inspected": [{"name": each.name, "num_steps": len(each.xs)} for each in inspected],
         "num_samples": medium.inspection.num_samples,
         "num_particles": num_particles,
         "drawn": [drawn_numbers(each) for each in drawn],
+        "alarms": None if alarms is None else alarms.numbers,
         "warnings": [text for text in warnings if text is not None],
         "validation": chosen_by(lines),
         "metrics": lines,
     }
-    return RunSummary(label, dataset, medium, numbers, drawn)
+    return RunSummary(label, dataset, medium, numbers, drawn, alarms, fan)
 
 
 def score_split(

@@ -1,5 +1,6 @@
 from varfilter.runs.applied import AppliedRun as AppliedRun
 from varfilter.runs.applied import apply_run as apply_run
+from varfilter.runs.applied import calibrate_run as calibrate_run
 from varfilter.runs.applied import filter_data as filter_data
 from varfilter.runs.applied import forecast_data as forecast_data
 from varfilter.runs.applied import sample_run as sample_run

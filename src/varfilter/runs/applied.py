@@ -33,11 +33,13 @@ from varfilter.media import (
     forecast_rows,
     medium_of,
     new_sequences,
-    step_rows,
 )
+from varfilter.media.formats import in_order
+from varfilter.media.rows import Filtering, filtering_of
 from varfilter.model import AbstractModel
 from varfilter.models import Ensemble, widened
 from varfilter.prediction import (
+    Forecast,
     Predicted,
     forecast,
     generate,
@@ -46,6 +48,8 @@ from varfilter.prediction import (
     require_levels,
     run_predictive,
 )
+from varfilter.runs.alarms import AlarmRule, calibrated, require_rate, with_alarms
+from varfilter.runs.calibration import Calibration, Settings, known_calibration
 from varfilter.runs.metrics import TrainingRange, verdict
 from varfilter.runs.run import Run
 
@@ -57,7 +61,9 @@ class AppliedRun:
     `dataset` is what is known of the run's data. `filter` has the inference that was trained, and
     the number of trajectories that was asked for. `num_samples` draws make a prediction, whose
     quantiles are at `levels`; `latents` says whether rows have the latents too. `training_range` is
-    that of the run's data, where it is on record.
+    that of the run's data, where it is on record. `settings` and `step`, of the checkpoint, say
+    by which calibration `alarms` judges the steps; None: nobody does. `fill_gaps` says whether
+    steps for which there is no row have one too.
     """
 
     dataset: Dataset
@@ -67,7 +73,11 @@ class AppliedRun:
     num_samples: int
     levels: tuple[float, ...]
     latents: bool
-    training_range: TrainingRange | None = None
+    training_range: TrainingRange | None
+    settings: Settings
+    step: int
+    alarms: AlarmRule | None = None
+    fill_gaps: bool = False
 
     def inspected(
         self, sequences: Iterable[NewSequence], tell: Callable[[str], None]
@@ -83,6 +93,11 @@ class AppliedRun:
             yield sequence
 
     @property
+    def surprises(self) -> bool:
+        """Whether the surprise of each element is told by itself."""
+        return medium_of(self.dataset).has_alarms
+
+    @property
     def num_steps(self) -> int:
         """How many steps one dispatch filters; a shorter sequence is padded to it.
 
@@ -94,23 +109,45 @@ class AppliedRun:
         """The belief after the first observation, which is conditioned on and not scored."""
         return _start(self.filter, self.model, jnp.asarray(x0), self.key)
 
-    def predict(self, belief: Belief, u: np.ndarray | None = None) -> Predicted:
-        """What is expected next, with the run's number of draws; `u` is what is known of it."""
+    def predict(
+        self, belief: Belief, u: np.ndarray | None = None, x: np.ndarray | None = None
+    ) -> Predicted:
+        """What is expected next, with the run's number of draws; `u` is what is known of it.
+
+        `x` is what came, of which only the surprises know.
+        """
         return predict(
-            self.filter, self.model, belief, self.key, u=u,
+            self.filter, self.model, belief, self.key, u=u, x=x if self.surprises else None,
             num_samples=self.num_samples, levels=self.levels,
         )  # fmt: skip
 
-    def first_row(self, sequence: NewSequence) -> Row:
-        """Make the row of a first step, of which there is no prediction."""
-        return next(self.rows(sequence, 0, 1, *self._no_steps))
+    def first_rows(self, sequence: NewSequence) -> Iterator[Row]:
+        """Make the rows of a first step, of which there is no prediction."""
+        return self.rows(sequence, 0, 1, *self._no_steps)
 
     def rows(
         self, sequence: NewSequence, begin: int, end: int, filtered: Filtered, predicted: Predicted
     ) -> Iterator[Row]:
-        """The rows of the steps from `begin` to `end`."""
+        """The rows of the steps from `begin` to `end`: those that were given, and perhaps gaps."""
+        return self.as_rows(
+            sequence, begin, end, self.filtering(sequence, begin, end, filtered, predicted)
+        )
+
+    def as_rows(
+        self, sequence: NewSequence, begin: int, end: int, filtering: Filtering
+    ) -> Iterator[Row]:
+        """What was said of the steps from `begin` to `end`, as the rows that were given."""
+        given = sequence.steps(begin, end, self.dataset.rows_per_step).given
+        if given is not None:
+            filtering = filtering.as_given(given, fill_gaps=self.fill_gaps)
+        return medium_of(self.dataset).step_rows(self.dataset, filtering)
+
+    def filtering(
+        self, sequence: NewSequence, begin: int, end: int, filtered: Filtered, predicted: Predicted
+    ) -> Filtering:
+        """What was said of the steps from `begin` to `end`, with their alarms."""
         part = sequence.steps(begin, end, self.dataset.rows_per_step)
-        return step_rows(
+        found = filtering_of(
             self.dataset,
             part.rows,
             filtered,
@@ -119,23 +156,51 @@ class AppliedRun:
             times=part.times,
             latents=self.latents,
         )
+        return found if self.alarms is None else self.alarms.judged(found)
 
-    def forecast_rows(self, belief: Belief, sequence: str | int, ahead: Ahead) -> Iterator[Row]:
-        """How a sequence may go on through the steps `ahead`."""
+    def filterings(self, sequence: NewSequence) -> Iterator[Filtering]:
+        """What is said of a whole sequence, a part of its steps after another."""
+        belief = self.started(sequence.xs[0])
+        if len(sequence.xs) == 1:
+            yield self.filtering(sequence, 0, 1, *self._no_steps)
+        for begin, num_steps, xs, us, mask in _chunks(self, sequence):
+            belief, *found = _run_predictive(
+                self.filter, self.model, xs, self.key, us=us, mask=mask, belief=belief,
+                num_samples=self.num_samples, levels=self.levels, surprises=self.surprises,
+            )  # fmt: skip
+            if begin == 1:  # of the first step there is no more than of no step at all
+                yield self.filtering(sequence, 0, 1, *_first_steps(found, 0))
+            filtered, predicted = _first_steps(found, num_steps)
+            yield self.filtering(sequence, begin, begin + num_steps, filtered, predicted)
+
+    def last_belief(self, sequence: NewSequence) -> Belief:
+        """The belief after the last step of a sequence."""
+        belief = self.started(sequence.xs[0])
+        for _, _, xs, us, mask in _chunks(self, sequence):
+            belief, _ = _run(self.filter, self.model, xs, self.key, us=us, mask=mask, belief=belief)
+        return belief
+
+    def forecast(self, belief: Belief, ahead: Ahead) -> Forecast:
+        """Draw futures through the steps `ahead`."""
         # As a stream's own: the same each time it is asked for at this step.
         key = jax.random.fold_in(jax.random.fold_in(self.key, belief.t), 0xF0)
-        found = forecast(
+        return forecast(
             self.filter, self.model, belief, len(ahead.times), key,
             us=ahead.us, num_samples=self.num_samples, levels=self.levels,
         )  # fmt: skip
+
+    def forecast_rows(self, belief: Belief, sequence: str | int, ahead: Ahead) -> Iterator[Row]:
+        """How a sequence may go on through the steps `ahead`."""
+        found = self.forecast(belief, ahead)
         return forecast_rows(self.dataset, found, sequence=sequence, times=ahead.times)
 
     @functools.cached_property
     def _no_steps(self) -> tuple[Filtered, Predicted]:
         """What was filtered and predicted in no step at all."""
         return no_steps(
-            self.filter, self.model, self.key, num_samples=self.num_samples, levels=self.levels
-        )
+            self.filter, self.model, self.key,
+            num_samples=self.num_samples, levels=self.levels, surprises=self.surprises,
+        )  # fmt: skip
 
 
 def apply_run(
@@ -147,6 +212,7 @@ def apply_run(
     spread: float | None = None,
     levels: Sequence[float] = (),
     latents: bool = False,
+    fill_gaps: bool = False,
 ) -> AppliedRun:
     """Load the best checkpoint of a run, ready to filter new data with.
 
@@ -167,7 +233,11 @@ def apply_run(
     model, filter = widened(trained.model, spread), applied_filter(trained.filter, num_particles)
     key = jax.random.key(seed)
     known = TrainingRange.of_record(run.record["data"])
-    return AppliedRun(run.template, model, filter, key, num_samples, levels, latents, known)
+    settings = Settings(num_particles, num_samples, spread)
+    return AppliedRun(
+        run.template, model, filter, key, num_samples, levels, latents, known, settings,
+        trained.step, fill_gaps=fill_gaps,
+    )  # fmt: skip
 
 
 def applied_filter(trained: AbstractFilter, num_particles: int) -> AbstractFilter:
@@ -199,8 +269,15 @@ def filter_data(
     spread: float | None = None,
     levels: Sequence[float] = (),
     latents: bool = False,
+    alarm_rate: float | None = None,
+    dataset: Dataset | None = None,
+    fill_gaps: bool = False,
 ) -> Iterator[Row]:
-    """A row for each step of each sequence of `data`, as the run's medium writes them.
+    """A row for each row of a table, or each step of other data, as the run's medium writes them.
+
+    The rows of a table come back in its order, whatever that is, and of two that fall on one step
+    both do, each with its own cells and with what was predicted of the step. With `fill_gaps` they
+    come by sequence and time, and each step without a row has one too.
 
     `num_particles` trajectories are carried (256 for tables, 32 for sound, 16 for music, 8 for
     video; 1 is the paper's filter), and predictions, surprise and latents come from all of them.
@@ -210,13 +287,49 @@ def filter_data(
     The first step of a sequence is conditioned on, as in training: it has neither prediction nor
     surprise. Every sequence draws from the same seed, so that its numbers do not depend on those
     beside it, and are those of the same lines on standard input.
+
+    A part `alarm_rate` of healthy steps of tables (0.001) raises an alarm, as `calibrate_run` says;
+    0 is for no alarms. `dataset` is the run's own, for data that cannot be read again.
     """
     applied = apply_run(
         run, seed=seed, num_particles=num_particles, spread=spread,
-        num_samples=num_samples, levels=levels, latents=latents,
+        num_samples=num_samples, levels=levels, latents=latents, fill_gaps=fill_gaps,
     )  # fmt: skip
+    require_rate(alarm_rate)
     sequences = new_sequences(run.template, run.experiment.data, data)
-    return _filtered(applied, applied.inspected(sequences, _warn))
+    sequences = applied.inspected(sequences, _warn)
+
+    def rows() -> Iterator[tuple[int | None, Row]]:
+        judging = None
+        for sequence in sequences:
+            if judging is None:  # only of data that were read: it may take its time
+                judging = with_alarms(run, applied, alarm_rate, dataset)
+            yield from _numbered(judging, sequence)
+
+    return in_order(rows())
+
+
+def calibrate_run(
+    run: Run,
+    dataset: Dataset | None = None,
+    *,
+    num_particles: int | None = None,
+    num_samples: int | None = None,
+    spread: float | None = None,
+) -> Calibration | None:
+    """How surprising healthy steps are to the filter of these settings, by the validation part.
+
+    It is kept in the run's folder, and found there the next time. `dataset` is the run's own, read
+    again if it is not given. None for data whose columns mean nothing by themselves, and where too
+    few steps were held out.
+    """
+    if not run.medium.has_alarms:
+        return None
+    applied = apply_run(run, num_particles=num_particles, num_samples=num_samples, spread=spread)
+    known = known_calibration(run.folder, applied.settings, applied.step)
+    if known is not None:
+        return known
+    return calibrated(run, applied, run.dataset if dataset is None else dataset)
 
 
 def forecast_data(
@@ -255,7 +368,7 @@ def forecast_data(
             if naive is not None:  # once, and only of data that were read
                 _warn(naive)
                 naive = None
-            yield from applied.forecast_rows(_last_belief(applied, sequence), sequence.name, ahead)
+            yield from applied.forecast_rows(applied.last_belief(sequence), sequence.name, ahead)
 
     return rows()
 
@@ -286,21 +399,20 @@ def sample_run(
     return np.stack([np.asarray(xs) for xs in made])
 
 
-def _filtered(applied: AppliedRun, sequences: Iterator[NewSequence]) -> Iterator[Row]:
-    for sequence in sequences:
-        belief = applied.started(sequence.xs[0])
-        if len(sequence.xs) == 1:
-            yield applied.first_row(sequence)
-        for begin, num_steps, xs, us, mask in _chunks(applied, sequence):
-            belief, *found = _run_predictive(
-                applied.filter, applied.model, xs, applied.key,
-                us=us, mask=mask, belief=belief,
-                num_samples=applied.num_samples, levels=applied.levels,
-            )  # fmt: skip
-            if begin == 1:  # of the first step there is no more than of no step at all
-                yield from applied.rows(sequence, 0, 1, *_first_steps(found, 0))
-            filtered, predicted = _first_steps(found, num_steps)
-            yield from applied.rows(sequence, begin, begin + num_steps, filtered, predicted)
+def _numbered(applied: AppliedRun, sequence: NewSequence) -> Iterator[tuple[int | None, Row]]:
+    """The rows of a sequence, each with its number in the data; None: as they come."""
+    numbers = itertools.repeat(None)
+    if sequence.given is not None and not applied.fill_gaps:
+        numbers = map(int, sequence.given.numbers)
+    yield from zip(numbers, _filtered(applied, sequence), strict=False)
+
+
+def _filtered(applied: AppliedRun, sequence: NewSequence) -> Iterator[Row]:
+    begin = 0
+    for filtering in applied.filterings(sequence):
+        end = begin + len(filtering.times)
+        yield from applied.as_rows(sequence, begin, end, filtering)
+        begin = end
 
 
 def _warn(text: str) -> None:
@@ -309,15 +421,6 @@ def _warn(text: str) -> None:
 
 def _first_steps(tree: Any, num_steps: int) -> Any:
     return jax.tree.map(lambda leaf: np.asarray(leaf)[:num_steps], tree)
-
-
-def _last_belief(applied: AppliedRun, sequence: NewSequence) -> Belief:
-    belief = applied.started(sequence.xs[0])
-    for _, _, xs, us, mask in _chunks(applied, sequence):
-        belief, _ = _run(
-            applied.filter, applied.model, xs, applied.key, us=us, mask=mask, belief=belief
-        )
-    return belief
 
 
 def _chunks(

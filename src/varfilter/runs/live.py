@@ -6,8 +6,11 @@ from typing import Any
 import jax
 import numpy as np
 
+from varfilter._arguments import require_positive
 from varfilter.filtering import Belief
 from varfilter.media import NewSequence, Row, medium_of
+from varfilter.media.formats import Moment
+from varfilter.media.rows import GivenRows, objects
 from varfilter.runs.applied import AppliedRun
 from varfilter.stream import Stream
 
@@ -16,20 +19,30 @@ class LiveFilter:
     """Filters lines such as {"time": 12.5, "warm": 20.1, "is_on": null} one by one.
 
     What a line may hold, and what is a bad one, the medium's reader of lines says
-    (`TableLines`). A bad line is reported with its number and, unless `skip_bad_lines`, is the
-    last one: `refused` then says so; what was filtered before stays so. `num_bad` counts them,
-    `num_lines` all lines.
+    (`TableLines`). A bad line is reported with its number and left out. With `stop_on_bad_line` it
+    is the last one: `refused` then says so; what was filtered before stays so. `num_bad` counts
+    them, `num_lines` all lines. A gap of more than `longest_gap` steps between two lines is not
+    filtered through (1000 if None).
     """
 
     def __init__(
-        self, applied: AppliedRun, report: Callable[[str], None], *, skip_bad_lines: bool = False
+        self,
+        applied: AppliedRun,
+        report: Callable[[str], None],
+        *,
+        stop_on_bad_line: bool = False,
+        longest_gap: int | None = None,
     ):
+        if longest_gap is not None:
+            require_positive("longest_gap", longest_gap)
         self.applied = applied
-        self.report, self.skip_bad_lines = report, skip_bad_lines
+        self.report, self.stop_on_bad_line = report, stop_on_bad_line
         self.num_lines = self.num_bad = 0
         self.refused = self.interrupted = False
-        self._reader = medium_of(applied.dataset).lines(applied.dataset)
+        self._reader = medium_of(applied.dataset).lines(applied.dataset, longest_gap=longest_gap)
         self._beliefs: dict[str | int, Belief] = {}
+        # Before the last step of a sequence, which a second line may change; None before its first.
+        self._before: dict[str | int, Belief | None] = {}
         self._stream = Stream(applied.filter, applied.model, applied.key)
         self._streamed: str | int | None = None
         self._outside: set[str] = set()
@@ -40,17 +53,21 @@ class LiveFilter:
         # Compiled before the first line comes, which should not wait for it.
         missing = np.full(applied.dataset.observation_shape, np.nan, np.float32)
         size = applied.dataset.input_size
-        applied.predict(applied.started(missing), np.zeros(size, np.float32) if size else None)
+        known = np.zeros(size, np.float32) if size else None
+        applied.predict(applied.started(missing), known, missing)
         for step in self._steps(lines):
+            before = self._belief_before(step)
             sequence = self._sequence([step])
-            if step.sequence not in self._beliefs:
-                self._fold(step.sequence, sequence)
-                yield applied.first_row(sequence)
-                continue
-            predicted = applied.predict(self._beliefs[step.sequence], step.u)
-            found = (self._fold(step.sequence, sequence), predicted)
-            filtered, predicted = jax.tree.map(lambda leaf: np.asarray(leaf)[None], found)
-            yield next(applied.rows(sequence, 0, 1, filtered, predicted))
+            if step.own is None and not applied.fill_gaps:
+                self._fold(step, sequence)
+            elif before is None:
+                self._fold(step, sequence)
+                yield from applied.first_rows(sequence)
+            else:
+                predicted = applied.predict(before, step.u, sequence.xs[0])
+                found = (self._fold(step, sequence), predicted)
+                filtered, predicted = jax.tree.map(lambda leaf: np.asarray(leaf)[None], found)
+                yield from applied.rows(sequence, 0, 1, filtered, predicted)
 
     def forecast_rows(
         self, lines: Iterable[str | bytes], horizon: int, inputs: Any = None
@@ -68,12 +85,15 @@ class LiveFilter:
         for step in self._steps(lines):
             name = step.sequence
             held_back = waiting.setdefault(name, [])
+            if step.is_again and held_back:
+                step = step._replace(is_again=False)
+                held_back.pop()
             held_back.append(step)
             is_plan = plan is None and step.u is not None and np.isnan(step.row).all()
             if is_plan and name in last:
                 continue
             for each in held_back:
-                self._fold(name, self._sequence([each]))
+                self._fold(each, self._sequence([each]))
             last[name], waiting[name] = step, []
         if self.refused:
             return
@@ -93,18 +113,33 @@ class LiveFilter:
             if name not in self._outside:
                 self.report(f"Line {self.num_lines} of standard input: {text}")
                 self._outside.add(name)
-        return NewSequence(steps[0].sequence, rows, xs, times, us)
+        given, (step, *others) = None, steps
+        if step.own is not None and not others:
+            time = step.time if step.own_time is None else step.own_time
+            time = time if step.text is None else Moment.of(time, step.text)
+            first = np.zeros(1, np.int64)
+            given = GivenRows(first, first, step.own[None], objects([time]))
+        return NewSequence(step.sequence, rows, xs, times, us, given)
 
-    def _fold(self, name: str | int, sequence: NewSequence) -> Any:
-        """Fold the one step of `sequence` into the belief; the first one begins it."""
-        x, u = sequence.xs[0], None if sequence.us is None else sequence.us[0]
-        if name not in self._beliefs:
-            self._beliefs[name] = self.applied.started(x)
+    def _belief_before(self, step: Any) -> Belief | None:
+        """What is believed before a step; None before the first of its sequence."""
+        if step.is_anew:
+            return None
+        beliefs = self._before if step.is_again else self._beliefs
+        return beliefs.get(step.sequence)
+
+    def _fold(self, step: Any, sequence: NewSequence) -> Any:
+        """Fold a step into the belief; the first one begins it."""
+        name, before = step.sequence, self._belief_before(step)
+        self._before[name] = before
+        if before is None:
+            self._beliefs[name] = self.applied.started(sequence.xs[0])
+            self._streamed = None
             return None
         # One stream serves all sequences: each would compile the same step again.
-        if self._streamed != name:
-            self._stream.belief, self._streamed = self._beliefs[name], name
-        filtered = self._stream.push(x, u)
+        if self._streamed != name or step.is_again:
+            self._stream.belief, self._streamed = before, name
+        filtered = self._stream.push(sequence.xs[0], step.u)
         self._beliefs[name] = self._stream.belief
         return filtered
 
@@ -119,13 +154,19 @@ class LiveFilter:
                 except ValueError as error:
                     self.num_bad += 1
                     self.report(f"Line {self.num_lines} of standard input {error}")
-                    if self.skip_bad_lines:
+                    if not self.stop_on_bad_line:
                         continue
                     self.refused = True
                     return
                 for note in self._reader.notes:
                     self.report(f"Line {self.num_lines} of standard input: {note}")
                 self._reader.notes.clear()
+                if steps[-1].is_anew:
+                    name = f" {steps[-1].sequence!r}" if steps[-1].sequence != 0 else ""
+                    self.report(
+                        f"Line {self.num_lines} of standard input follows the one that was far:"
+                        f" the sequence{name} begins anew with it."
+                    )
                 yield from steps
         except KeyboardInterrupt:  # how people end a live stream: what came is kept
             self.interrupted = True

@@ -6,7 +6,7 @@ the end of training, in reports, and where a run is applied to new data. None st
 
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -189,12 +189,28 @@ def remember_reference(run: Any, dataset: Dataset) -> None:
 
 
 def verdict(run: Any) -> str | None:
-    """That a run is no better than the naive reference, as its record has it; None if it is.
+    """That a run is no better than the best of its references, as its record has it; None if it is.
 
-    Records of before there was one say nothing.
+    Records of before there was any say nothing.
     """
+    compared = run.record.get("comparison")
+    if compared:
+        return shortfall(compared)
     known, lines = run.record.get("reference"), run.metrics()
     return naivety(_best_of(lines), Reference(**known)) if known and lines else None
+
+
+def shortfall(nats: Mapping[str, float], split: str = "valid") -> str | None:
+    """A model that is no better than another predictor; `nats` of each, on a held-out split."""
+    others = {name: score for name, score in nats.items() if name != "model"}
+    name = min(others, key=lambda other: others[other])
+    if nats["model"] < others[name]:
+        return None
+    return (
+        f"It is no better than the {name}: {nats['model']:.4f} nats per step of the"
+        f" {'validation' if split == 'valid' else split} part, where that has"
+        f" {others[name]:.4f}."
+    )
 
 
 def only(dataset: Dataset, split: str, numbers: Sequence[int]) -> Dataset:

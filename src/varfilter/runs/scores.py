@@ -19,7 +19,7 @@ from varfilter.filters import (
 )
 from varfilter.inference import AbstractInference, Iterative
 from varfilter.models import widened
-from varfilter.runs.metrics import judgements, reference_of
+from varfilter.runs.metrics import judgements, reference_of, verdict
 from varfilter.runs.run import Run
 from varfilter.training.evaluation import Evaluation, HeldOut
 
@@ -83,7 +83,11 @@ def score_run(
 def judged_run(run: Run, dataset: Dataset) -> list[str]:
     """What is bad about a run that has ended, a sentence each; `dataset` is its own."""
     num_epochs = run.experiment.schedule.num_epochs
-    return judgements(run.metrics(), reference_of(run, dataset), num_epochs=num_epochs)
+    # Who was compared with better references needs no other.
+    reference = None if "comparison" in run.record else reference_of(run, dataset)
+    found = judgements(run.metrics(), reference, num_epochs=num_epochs)
+    said = verdict(run)
+    return found if said is None or said in found else [*found, said]
 
 
 def score_particles(
@@ -125,11 +129,16 @@ def score_particles(
     }
 
 
-def name_of(scores: dict[str, Any], run: Run, num_particles: int | None = None) -> str:
+def name_of(
+    scores: dict[str, Any],
+    run: Run,
+    num_particles: int | None = None,
+    horizon: int | None = None,
+) -> str:
     """The name of the file that keeps these scores: what differs from training is in it.
 
     `num_particles` is of the particle bound beside the free energy, if another number than the
-    medium's was asked for.
+    medium's was asked for; and `horizon` that of the comparison by column.
     """
     choice = run.experiment.filter
     parts = ["evaluation", scores["split"]]
@@ -143,6 +152,8 @@ def name_of(scores: dict[str, Any], run: Run, num_particles: int | None = None) 
         parts.append(f"particles-{num_particles}")
     if scores["num_iterations"] != getattr(choice.inference, "num_iterations", None):
         parts.append(f"iterations-{scores['num_iterations']}")
+    if horizon is not None:
+        parts.append(f"horizon-{horizon}")
     if scores["seed"]:
         parts.append(f"seed-{scores['seed']}")
     return "-".join(parts) + ".json"

@@ -20,7 +20,7 @@ from varfilter.runs.checkpointing import (
     newest_standing,
 )
 from varfilter.runs.metrics import remember_reference
-from varfilter.runs.run import Progress, Run
+from varfilter.runs.run import Progress, Run, Trained
 from varfilter.runs.stopping import StoppingRule
 from varfilter.runs.validation import Validation, ValidationPart, known_validation
 from varfilter.training.evaluation import Evaluation
@@ -95,6 +95,7 @@ def train_run(
     updates_per_dispatch: int = 50,
     seconds_per_dispatch: float | None = SECONDS_PER_DISPATCH,
     devices: Mesh | None = None,
+    learned: Trained | None = None,
 ) -> "Training":
     """Train a run from where it stands to its end, or until `max_updates` were made in all.
 
@@ -102,13 +103,14 @@ def train_run(
     crash it goes on from there, and ends with the bits of a run that was never interrupted. The
     folder is held for this process meanwhile. `updates_per_dispatch`, `seconds_per_dispatch` and
     `devices` as in `fit`: of several processes the first alone reads and writes the folder.
+    A new run begins with the parameters of `learned`, if there are any, in the place of drawn ones.
     """
     options = {
         "updates_per_dispatch": updates_per_dispatch,
         "seconds_per_dispatch": seconds_per_dispatch,
         "devices": devices,
     }
-    return Training(run, dataset, max_updates, seconds_per_checkpoint, options)
+    return Training(run, dataset, max_updates, seconds_per_checkpoint, options, learned)
 
 
 class Training(Iterator[Event]):
@@ -121,8 +123,9 @@ class Training(Iterator[Event]):
         max_updates: int | None,
         seconds_per_checkpoint: float,
         options: dict[str, Any],
+        learned: Trained | None = None,
     ):
-        self.run, self.dataset = run, dataset
+        self.run, self.dataset, self.learned = run, dataset, learned
         self.max_updates, self.seconds_per_checkpoint = max_updates, seconds_per_checkpoint
         self._options = options
         self._checkpointing: Checkpointing | None = None
@@ -142,7 +145,7 @@ class Training(Iterator[Event]):
 
     def _train(self) -> Generator[Event, None, None]:
         with self.run.held() as lock:
-            work = Work(self.run, self.dataset, self.max_updates)
+            work = Work(self.run, self.dataset, self.max_updates, learned=self.learned)
             found = newest_standing(self.run, work.start)
             standing = found.standing
             if standing.step:
@@ -200,6 +203,7 @@ class Work:
         *,
         is_stacked: bool = False,
         with_another: "Work | None" = None,
+        learned: Trained | None = None,
     ):
         experiment, schedule = run.experiment, run.experiment.schedule
         on_device = dataset.train.values.nbytes <= ON_DEVICE
@@ -212,6 +216,8 @@ class Work:
         self.per_epoch = experiment.updates_per_epoch(self.windows)
         built = experiment.build(dataset, self.per_epoch, can_be_stacked=is_stacked)
         model, filter, self.learner = built
+        if learned is not None:
+            model, filter = learned.model, learned.filter
         self.start = Progress(self.learner.init(model, filter), model, filter)
         self.thinning = schedule.thinning(dataset.families)
         self.stopping = StoppingRule(schedule, self.per_epoch, max_updates)

@@ -538,7 +538,7 @@ def test_a_new_table_is_read_like_the_first(tmp_path):
     )
     new.write_csv(tmp_path / "new.csv")
     for source in (new, new.sample(fraction=1.0, shuffle=True, seed=0), tmp_path / "new.csv"):
-        rows, times, _, names = made.schema.read(source)
+        rows, times, _, names, _ = made.schema.read(source)
         assert names == ()
         assert rows.lengths.tolist() == [40]
         expected = everything(made)[20:].copy()

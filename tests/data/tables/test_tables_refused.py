@@ -167,7 +167,9 @@ def test_refusals_of_times(tmp_path):
     assert len(everything(read_table(panel, step=1))) == 6
     data = plant()
     refuses(lambda: read_table(data, time=3), TypeError, "`time`", "3")
-    refuses(lambda: read_table(data, step="1h"), TypeError, "`step`", "'1h'")
+    refuses(lambda: read_table(data, step="1h"), ValueError, "`step`", "'1h'", "business-day")
+    refuses(lambda: read_table(data, step=[1]), TypeError, "`step`", "`list`")
+    refuses(lambda: read_table(far, step="month"), ValueError, "`step`", "no calendar", "`time`")
     refuses(lambda: read_table(data, step=-1), ValueError, "`step`", "-1")
     refuses(lambda: read_table(far, step=dt.timedelta(1)), TypeError, "`step`")
     refuses(lambda: read_table(far, step=np.timedelta64(1, "s")), TypeError, "`step`")

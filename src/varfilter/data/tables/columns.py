@@ -104,15 +104,21 @@ class Column:
     `number` (float64, NaN if missing), `bool` (the same, 0 and 1), `time` (datetime64[us], in
     UTC where offsets are given, NaT if missing), `text` (str or None), `level` (float64, the number
     of each text in a list of them, NaN if missing), or `other`. `notes`: what had to be guessed to
-    read it.
+    read it. `texts`: times as they were written, where they were text.
     """
 
     values: np.ndarray
     form: Literal["number", "bool", "time", "text", "level", "other"]
     notes: tuple[str, ...] = ()
+    texts: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.values)
+
+    def rows(self, which: np.ndarray) -> "Column":
+        """The column with some of its rows, in another order."""
+        texts = None if self.texts is None else self.texts[which]
+        return Column(self.values[which], self.form, self.notes, texts)
 
 
 def column_of(values: Iterable[Any]) -> Column:
@@ -126,7 +132,7 @@ def column_of(values: Iterable[Any]) -> Column:
         if all(
             (stamp is None) == (item is None) for stamp, item in zip(stamps, items, strict=True)
         ):
-            return Column(np.array(stamps, "datetime64[us]"), "time")
+            return Column(np.array(stamps, "datetime64[us]"), "time", texts=_texts(items))
     numbers = [math.nan if item is None else _number(item) for item in items]
     if not any(number is None for number in numbers):
         form = "bool" if present and all(_is_bool(item) for item in present) else "number"
@@ -287,7 +293,13 @@ def _as_written(items: list[Any], present: list[str]) -> Column | None:
     each = iter(dates[0])
     stamps = [None if item is None else next(each) for item in items]
     notes = (f"holds dates, read as {dates[1]}",)
-    return Column(np.array(stamps, "datetime64[us]"), "time", notes)
+    return Column(np.array(stamps, "datetime64[us]"), "time", notes, _texts(items))
+
+
+def _texts(items: list[Any]) -> np.ndarray | None:
+    """The texts of times; None if they are no texts."""
+    has_texts = any(isinstance(item, str) for item in items)
+    return np.array([item and str(item) for item in items], object) if has_texts else None
 
 
 def _is_bool(item: Any) -> bool:

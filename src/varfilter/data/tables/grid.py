@@ -3,12 +3,15 @@
 import datetime as dt
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from varfilter._arguments import kind
 from varfilter.data.tables.columns import Column, column_of
+from varfilter.data.tables.files import Columns
+from varfilter.data.tables.parts import Part, join_parts
+from varfilter.data.tables.spacing import MOST_GAPS
 
 # A grid of more rows than this for each row of data is nearly all gaps: a wrong time or step.
 MOST_ROWS = 20
@@ -18,11 +21,35 @@ MOST_ROWS = 20
 class Clock:
     """How the stamps of a table are counted: microseconds of dates, numbers, or rows.
 
-    `column` is the name of the column they stand in; None: rows are steps.
+    `column` is the name of the column they stand in; None: rows are steps. A time that several
+    columns tell together has their names in `column`, and what each of them holds in `parts`.
+    `unit` is how dates are written: as a month (M), as a day (D), or with the time of the day (us).
     """
 
     column: str | None
     is_date: bool = False
+    unit: Literal["M", "D", "us"] = "us"
+    parts: tuple[Part, ...] = ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The user's columns that tell the time."""
+        if self.parts:
+            return tuple(name for name, _, _ in self.parts)
+        return () if self.column is None else (self.column,)
+
+    def joined(self, columns: Columns) -> Columns:
+        """The columns of a table, with one of the times beside those of its parts."""
+        if not self.parts or any(name not in columns for name in self.columns):
+            return columns
+        return columns | {self.column or "": join_parts(columns, self.parts)}
+
+    def written(self, time: Any) -> Any:
+        """A time, of the clock's own, as dates are written here: in their unit."""
+        if not self.is_date or not isinstance(time, np.datetime64):
+            return time
+        short = time.astype(f"datetime64[{self.unit}]")
+        return short if short == time else time
 
     def stamps(self, column: Column) -> np.ndarray:
         """The stamp of each row: whole microseconds (int64), or numbers (float64)."""
@@ -42,7 +69,7 @@ class Clock:
         return values.astype(np.int64) if self.is_date else values
 
     def times(self, stamps: np.ndarray) -> np.ndarray:
-        """Stamps as the user knows them: datetime64[us], or numbers."""
+        """Stamps as times: datetime64[us], or numbers."""
         return stamps.astype("datetime64[us]") if self.is_date else stamps
 
     def distance(self, step: Any) -> float | int:
@@ -76,8 +103,10 @@ class Clock:
 
 def clock_of(name: str, column: Column) -> Clock:
     """How the times of a column are counted; an error names the first that cannot be read."""
-    if column.form in ("number", "time"):
-        return Clock(name, column.form == "time")
+    if column.form == "number":
+        return Clock(name)
+    if column.form == "time":
+        return Clock(name, True, _unit(column))
     forms = [column_of([value]).form if value is not None else None for value in column.values]
     first = next((form for form in forms if form is not None), None)
     readable = first if column.form == "text" and first in ("number", "time") else None
@@ -89,12 +118,16 @@ def clock_of(name: str, column: Column) -> Clock:
     )
 
 
-def places(stamps: np.ndarray, origin: float | int, step: float | int) -> np.ndarray:
-    """The nearest grid point of each stamp, counted from `origin`."""
-    elapsed = stamps - origin
-    if elapsed.dtype.kind == "i":
-        return (elapsed + step // 2) // step
-    return np.floor(elapsed / step + 0.5)
+def _unit(column: Column) -> Literal["M", "D", "us"]:
+    """How the dates of a column are written; without a text, whole days are days."""
+    if column.texts is None:
+        times = column.values[~np.isnat(column.values)]
+        is_day = bool(np.all(times == times.astype("datetime64[D]")))
+        return "D" if is_day else "us"
+    texts = [text for text in column.texts if text is not None]
+    if any(":" in text for text in texts):
+        return "us"
+    return "M" if all(len(text) == len("2024-01") for text in texts) else "D"
 
 
 def on_grid(values: np.ndarray, at: np.ndarray) -> np.ndarray:
@@ -140,8 +173,6 @@ def require_dense(
 # A slip of the grid that puts two rows on a point loses a value; one that leaves a point empty
 # loses none.
 WEIGHT_OF_MERGED = 10.0
-# Above this share of neighbours with a gap between them a step is too short to be the usual one.
-MOST_GAPS = 2.0 / 3.0
 # How far a rounded step may lead from the fitted one over the whole of a run, in steps.
 MOST_DRIFT = 0.1
 

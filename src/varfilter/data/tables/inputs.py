@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from varfilter.data.dataset import Scaling
+from varfilter.data.tables.spacing import DAY
 
-# Microseconds, in which dates are counted.
-DAY = 86_400_000_000
 PERIODS = {"day": DAY, "week": 7 * DAY, "year": 365.2425 * DAY}
 # Sines and cosines of so many multiples of a period: enough for a morning and an evening peak.
 NUM_WAVES = 2

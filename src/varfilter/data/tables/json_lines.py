@@ -1,4 +1,4 @@
-"""A table as it comes: a line of JSON for each step, several sequences beside each other."""
+"""A table as it comes: a line of JSON for each row, several sequences beside each other."""
 
 import json
 import math
@@ -8,12 +8,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from varfilter.data.tables.columns import MISSING, column_of
-from varfilter.data.tables.grid import places
 from varfilter.data.tables.kinds import REAL, unfit, what_fits
 from varfilter.data.tables.levels import codes_of, names_of, spread_out, unseen_note
-from varfilter.data.tables.schema import LONGEST_NEW, TableSchema
+from varfilter.data.tables.parts import join_parts
+from varfilter.data.tables.schema import TableSchema
+from varfilter.data.tables.times import UNNAMED
 
 LARGEST = float(np.finfo(np.float32).max)
+# Steps between two lines of a sequence through which it is filtered, unless asked for otherwise.
+LONGEST_GAP = 1000
 
 
 @dataclass
@@ -21,76 +24,134 @@ class LineSequence:
     """The steps of a sequence so far.
 
     `origin` is the stamp of its first step; None: its steps are counted. `place` is the number
-    of its last step, `stamp` the stamp of that, and `known` its input columns, scaled.
+    of its last step, `stamp` the stamp of that, `row` its cells and `known` its input columns,
+    scaled; `before` is the stamp of the step before. `shown` is the time of the last line, as it
+    was written, and `far` the stamp of the last one that was refused for being far from the others.
     """
 
     name: str | int
     origin: float | int | None = None
     place: int = -1
     stamp: float | int | None = None
+    before: float | int | None = None
+    row: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
     known: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    shown: str = ""
+    far: float | int | None = None
 
 
 class Step(NamedTuple):
-    """One step of a sequence: its row, all NaN where no line came; when it was; its known inputs.
+    """One step of a sequence: its cells, when it was, and its known inputs, if the table has any.
 
-    `u` is None where the table has no inputs.
+    - `own`: the cells of the line, without those of another on the same step; None: no line came.
+    - `own_time`: the time of the line, which need not lie on the grid; None: it has none.
+    - `text`: that time as it was written, where it is a date.
+    - `is_again`: it is the step before once more, with the cells of a second line.
+    - `is_anew`: the sequence begins anew with it.
     """
 
     sequence: str | int
     row: np.ndarray
     time: Any
     u: np.ndarray | None = None
+    own: np.ndarray | None = None
+    own_time: Any = None
+    text: str | None = None
+    is_again: bool = False
+    is_anew: bool = False
 
 
 class Line(NamedTuple):
-    """What a line says: its sequence, its place there, its stamp, its row and its inputs."""
+    """What a line says: its sequence, its time there, its cells and its inputs."""
 
     sequence: LineSequence
-    place: int
-    stamp: float | int
+    when: "LineTime"
     row: np.ndarray
     known: np.ndarray
+
+
+class LineTime(NamedTuple):
+    """When a line was: its step, the stamp of that, its own time, and how that was written.
+
+    `is_anew` says that the sequence begins anew there.
+    """
+
+    place: int
+    stamp: float | int
+    time: Any = None
+    written: Any = None
+    is_anew: bool = False
 
 
 class TableLines:
     """Reads lines such as {"time": 12.5, "warm": 20.1, "is_on": null} one by one.
 
     - A column that is absent or null is missing. Other names are ignored, but a line that has
-      only such is bad.
+      only such, or nothing at all, is bad.
     - The column of times, where the table has one, may be left out: the line is then the next
       step. A line that comes later than the next step is preceded by steps without values, which
-      have the known inputs of the line before; one that is no step after the line before it is
-      bad. Where each row is a step, so is each line.
+      have the known inputs of the line before. Where each row is a step, so is each line.
+    - A line that is more than `longest_gap` steps later, or earlier, is bad: its time is more often
+      wrong than right. If the next line follows it, it was right, and the sequence begins anew with
+      that one.
+    - A second line on the step of the one before adds its values to it; it is bad where both have
+      one of the same column. So is a line of an earlier step.
     - A line without one of the known inputs is bad.
     - A text that is no level of its column is missing; `notes` are of those that were met since it
       was last emptied, each text once.
-    - The column that names the sequence, or `sequence` where the table has none, tells streams
-      apart; without it all lines are one.
+    - The column that names the sequence must be there; or `sequence`, where the table has none,
+      may be: without it all lines are one.
     """
 
-    def __init__(self, schema: TableSchema):
+    def __init__(self, schema: TableSchema, *, longest_gap: int = LONGEST_GAP):
         self.schema = schema
+        self.longest_gap = longest_gap
         self.sequences: dict[str | int, LineSequence] = {}
         self.notes: list[str] = []
         self._unseen: set[tuple[str, str]] = set()
-        self._step = schema.distance
+        self._spacing = schema.spacing
         self._sequence = schema.sequence or "sequence"
 
     def read(self, line: str | bytes) -> list[Step]:
         """The steps up to and with that of a line; a `ValueError`, and no change, if it is bad."""
-        sequence, place, stamp, row, known = self._parsed(line)
+        sequence, when, row, known = self._parsed(line)
+        if when.is_anew:
+            sequence.place, sequence.stamp, sequence.origin = -1, None, when.stamp
+        is_again = when.place == sequence.place
         steps = []
-        while sequence.place < place:
-            sequence.place += 1
-            is_here = sequence.place == place
-            before, sequence.stamp = sequence.stamp, stamp - (place - sequence.place) * self._step
-            sequence.known = known if is_here else sequence.known
-            values = row if is_here else np.full_like(row, np.nan)
-            steps.append(
-                Step(sequence.name, values, self._time(sequence), self._input(sequence, before))
-            )
-        return steps
+        while sequence.place + 1 < when.place:
+            gap = np.full_like(row, np.nan)
+            steps.append(self._next(sequence, gap, sequence.known, self._stamp(sequence)))
+        merged = np.where(np.isnan(row), sequence.row, row) if is_again else row
+        if is_again:
+            sequence.place, sequence.stamp = sequence.place - 1, sequence.before
+        step = self._next(sequence, merged, known, when.stamp)
+        sequence.shown = "" if when.time is None else json.dumps(when.written)
+        is_text = isinstance(when.written, str) and self.schema.layout.clock.is_date
+        step = step._replace(
+            own=row,
+            own_time=when.time,
+            text=when.written if is_text else None,
+            is_again=is_again,
+            is_anew=when.is_anew,
+        )
+        sequence.far = None
+        return [*steps, step]
+
+    def _next(
+        self, sequence: LineSequence, row: np.ndarray, known: np.ndarray, stamp: float | int
+    ) -> Step:
+        """The next step of a sequence."""
+        sequence.place += 1
+        sequence.before, sequence.stamp = sequence.stamp, stamp
+        sequence.row, sequence.known = row, known
+        inputs, u = self.schema.inputs, None
+        if inputs.names:
+            u = inputs.us(known[None], np.array([stamp]), before=sequence.before)[0]
+        time = sequence.place
+        if sequence.origin is not None:
+            time = self.schema.layout.clock.times(np.array([stamp]))[0]
+        return Step(sequence.name, row, time, u)
 
     def _parsed(self, line: str | bytes) -> Line:
         """What a line says, if it is a good one."""
@@ -101,13 +162,13 @@ class TableLines:
         if not isinstance(found, dict):
             raise ValueError(f"must be an object with the names of columns; got {_shown(line)}.")
         columns, inputs = self.schema.columns, self.schema.inputs
-        reserved = (self._sequence, self.schema.time, *inputs.columns)
+        reserved = (self._sequence, *self._time_names(found), *inputs.columns)
         others = [name for name in found if name not in (*columns, *reserved)]
-        if others and not any(name in columns for name in found):
-            raise ValueError(
-                f"has none of the columns {', '.join(columns[:6])}; it has"
-                f" {', '.join(map(repr, others[:6]))}."
-            )
+        if not any(name in (*columns, *reserved) for name in found) or (
+            others and not any(name in columns for name in found)
+        ):
+            has = f"it has {', '.join(map(repr, others[:6]))}" if others else "it is empty"
+            raise ValueError(f"has none of the columns {', '.join(columns[:6])}; {has}.")
         row = [
             self._level(name, found.get(name))
             if name in self.schema.levels
@@ -118,12 +179,11 @@ class TableLines:
         if missing := [name for name, v in zip(inputs.columns, known, strict=True) if v != v]:
             raise ValueError(f"lacks the known input {missing[0]!r}, which every line must have.")
         sequence = self._sequence_of(found)
-        place, stamp = self._place(sequence, found)
-        self.sequences.setdefault(sequence.name, sequence)
-        scaled = inputs.scaled(np.array([known]))[0]
         counts = [len(self.schema.levels.get(name, ())) for name in columns]
         elements = spread_out(np.array([row], np.float32), counts)[0]
-        return Line(sequence, place, stamp, elements, scaled)
+        when = self._when(sequence, found, elements)
+        self.sequences.setdefault(sequence.name, sequence)
+        return Line(sequence, when, elements, inputs.scaled(np.array([known]))[0])
 
     def _level(self, name: str, value: Any) -> float:
         """The number of a level, NaN where it is missing, or none of those of the training rows."""
@@ -138,15 +198,13 @@ class TableLines:
                 self.notes.append(unseen_note(name, [text]))
         return float(codes[0])
 
-    def _input(self, sequence: LineSequence, before: float | int | None) -> np.ndarray | None:
-        """The known inputs of the last step; `before` is the stamp of the one before it."""
-        inputs = self.schema.inputs
-        if not inputs.names:
-            return None
-        return inputs.us(sequence.known[None], np.array([sequence.stamp]), before=before)[0]
-
     def _sequence_of(self, found: dict[str, Any]) -> LineSequence:
         if self._sequence not in found or self._sequence in self.schema.columns:
+            if self.schema.sequence is not None:
+                raise ValueError(
+                    f"lacks column `{self._sequence}`, the name of its sequence, which every line"
+                    " must have."
+                )
             return self.sequences.get(0) or LineSequence(0)
         name = found[self._sequence]
         if name is None or isinstance(name, list | dict | bool):
@@ -154,53 +212,118 @@ class TableLines:
         name = str(int(name)) if isinstance(name, float) and name.is_integer() else str(name)
         return self.sequences.get(name) or LineSequence(name)
 
-    def _place(self, sequence: LineSequence, found: dict[str, Any]) -> tuple[int, float | int]:
-        """The step on the grid of its sequence, and its stamp; without a time, the next step's."""
-        clock = self.schema.layout.clock
-        time = None if clock.column is None else found.get(clock.column)
-        if time is None:
-            if self.schema.inputs.calendar and sequence.stamp is None:
+    def _time_names(self, found: dict[str, Any]) -> tuple[str, ...]:
+        """What the columns of the time are called in a line: one without a name may have one."""
+        names = self.schema.layout.clock.columns
+        if names and names[0] in UNNAMED:
+            free = (name for name in (*UNNAMED, "time") if name not in self.schema.columns)
+            return (next((name for name in free if name in found), names[0]),)
+        return names
+
+    def _when(self, sequence: LineSequence, found: dict[str, Any], row: np.ndarray) -> LineTime:
+        """When a line was, by its time; without one, it is the next step."""
+        schema = self.schema
+        clock, is_by_rows = schema.layout.clock, schema.inputs.is_by_rows
+        names = self._time_names(found)
+        told = [None if _is_missing(found.get(name)) else found[name] for name in names]
+        if all(value is None for value in told):
+            if schema.inputs.calendar and sequence.stamp is None:
                 raise ValueError(
-                    f"has no `{clock.column}`, of which the {self.schema.inputs.calendar[0]} is a"
-                    " known input. Give it at least in the first line of a sequence."
+                    f"has no time in column `{clock.column}`, of which the"
+                    f" {schema.inputs.calendar[0]} is a known input. Give it at least in the first"
+                    " line of a sequence."
                 )
-            stamp = 0 if sequence.stamp is None else sequence.stamp + self._step
-            return sequence.place + 1, stamp
-        column = column_of([time])
-        if column.form != ("time" if clock.is_date else "number"):
-            what = "a date such as 2024-01-31T12:30:00" if clock.is_date else "a number"
-            raise ValueError(f"has {json.dumps(time)} as `{clock.column}`, which must be {what}.")
-        stamps = clock.stamps(column)
-        stamp = stamps[0].item()
+            return LineTime(sequence.place + 1, self._stamp(sequence))
+        stamp, time = self._time(dict(zip(names, told, strict=True)))
+        written = told[0] if len(told) == 1 else told
         if sequence.place < 0:
             sequence.origin = stamp
-            return 0, stamp
+            return LineTime(0, stamp, time, written)
+        what = f"has {json.dumps(written)} in column `{clock.column}`"
         if sequence.origin is None:
             raise ValueError(
-                f"has a `{clock.column}`, but the first line of its sequence has none. Give it to"
-                " all, or to none."
+                f"{what}, but the first line of its sequence has no time. Give it to all, or to"
+                " none."
             )
-        place = int(places(stamps, sequence.origin, self._step)[0])
-        if self.schema.inputs.is_by_rows:
-            place = sequence.place + (1 if sequence.stamp is None or stamp >= sequence.stamp else 0)
-        if place <= sequence.place:
+        last = sequence.shown or self._shown(sequence)
+        if is_by_rows:
+            if sequence.stamp is not None and stamp < sequence.stamp:
+                raise ValueError(
+                    f"{what}, which is before the {last} of the line before. Give lines in the"
+                    " order of time."
+                )
+            return LineTime(sequence.place + 1, stamp, time, written)
+        place = self._place(stamp, sequence.origin)
+        jump = place - sequence.place
+        if jump - 1 > self.longest_gap or -jump > self.longest_gap:
+            self._require_second(sequence, stamp, f"{what}, {abs(jump):,} steps", is_late=jump > 0)
+            return LineTime(0, stamp, time, written, is_anew=True)
+        if jump < 0:
             raise ValueError(
-                f"has the `{clock.column}` {json.dumps(time)}, which is no step after the line"
-                " before. Give lines in the order of time."
+                f"{what}, which is before the {last} of the line before. Give lines in the order"
+                " of time."
             )
-        if place - sequence.place > LONGEST_NEW:
+        both = np.flatnonzero(~np.isnan(row) & ~np.isnan(sequence.row))
+        if jump == 0 and both.size:
             raise ValueError(
-                f"has the `{clock.column}` {json.dumps(time)}, {place - sequence.place} steps after"
-                f" the line before; the most is {LONGEST_NEW}."
+                f"{what}, which falls on the step of the line before, {last}; both have a value of"
+                f" column `{schema.elements[both[0]]}`, and a step has one. Leave one of them out."
             )
-        if self.schema.inputs.is_by_rows:
-            return place, stamp
-        return place, sequence.origin + place * self._step
+        return LineTime(place, self._on_grid(place, sequence.origin), time, written)
 
-    def _time(self, sequence: LineSequence) -> Any:
-        if sequence.origin is None:
-            return sequence.place
-        return self.schema.layout.clock.times(np.array([sequence.stamp]))[0]
+    def _require_second(
+        self, sequence: LineSequence, stamp: float | int, what: str, *, is_late: bool
+    ) -> None:
+        """Refuse a line that is far from the one before, unless it follows one that was as far."""
+        far, sequence.far = sequence.far, stamp
+        if far is not None and 0 < self._place(stamp, far) <= self.longest_gap:
+            return
+        fix = " To filter through such gaps, give a larger `longest_gap`." if is_late else ""
+        raise ValueError(
+            f"{what} {'after' if is_late else 'before'} the line before, more than"
+            f" {self.longest_gap:,}. If the next line follows it, the sequence begins anew there."
+            f"{fix}"
+        )
+
+    def _time(self, told: dict[str, Any]) -> tuple[float | int, Any]:
+        """The stamp and the time that the cells of a line tell."""
+        clock = self.schema.layout.clock
+        columns = {name: column_of([value]) for name, value in told.items()}
+        name, shown = next(iter(told)), json.dumps(list(told.values()))
+        if clock.parts:
+            try:
+                column = join_parts(columns, clock.parts)
+            except ValueError:
+                raise ValueError(
+                    f"has {shown} as {', '.join(told)}, which is no time. Give whole numbers, as in"
+                    " the first table."
+                ) from None
+        else:
+            column = columns[name]
+        if column.form != ("time" if clock.is_date else "number"):
+            what = "a date such as 2024-01-31T12:30:00" if clock.is_date else "a number"
+            raise ValueError(f"has {shown[1:-1]} in column `{name}`, which must be {what}.")
+        stamps = clock.stamps(column)
+        return stamps[0].item(), clock.times(stamps)[0]
+
+    def _place(self, stamp: float | int, origin: float | int) -> int:
+        return int(self._spacing.places(np.array([stamp]), origin)[0])
+
+    def _on_grid(self, place: int, origin: float | int) -> float | int:
+        return self._spacing.stamps(origin, np.array([place]))[0].item()
+
+    def _stamp(self, sequence: LineSequence) -> float | int:
+        """The stamp of the next step, for which no line has a time."""
+        if sequence.stamp is None:
+            return 0
+        if sequence.origin is None or self.schema.inputs.is_by_rows:
+            return sequence.stamp + self.schema.distance
+        return self._on_grid(sequence.place + 1, sequence.origin)
+
+    def _shown(self, sequence: LineSequence) -> str:
+        """The time of a step for which no line has one."""
+        clock = self.schema.layout.clock
+        return "start" if sequence.stamp is None else clock.shown(sequence.stamp)
 
 
 def _number(name: str, kind: str | None, value: Any) -> float:
@@ -209,7 +332,7 @@ def _number(name: str, kind: str | None, value: Any) -> float:
     `kind` is None for a known input. An absurd reading is the filter's to judge: what is finite,
     but too large for a 32-bit number, becomes the largest one; of an input it is an error.
     """
-    if value is None or (isinstance(value, str) and value.strip().lower() in MISSING):
+    if _is_missing(value):
         return math.nan
     try:
         number = math.nan if isinstance(value, list | dict) else float(value)
@@ -224,6 +347,11 @@ def _number(name: str, kind: str | None, value: Any) -> float:
     if kind not in (None, *REAL) and unfit(kind, np.array([number])).size:
         raise ValueError(f"has {number:g} in column `{name}`, a {kind} one, of {what_fits(kind)}.")
     return number
+
+
+def _is_missing(value: Any) -> bool:
+    is_mark = isinstance(value, str) and value.strip().lower() in MISSING
+    return value is None or is_mark or (isinstance(value, float) and math.isnan(value))
 
 
 def _shown(line: str | bytes) -> str:

@@ -14,9 +14,9 @@ from varfilter.data.dataset import SPLITS
 from varfilter.data.splits import require_fractions, split_by_sequence
 from varfilter.data.tables.columns import Column, groups, numbers, unknown
 from varfilter.data.tables.files import SEQUENCE_AXIS, Columns
-from varfilter.data.tables.grid import Clock, clock_of
+from varfilter.data.tables.grid import Clock
+from varfilter.data.tables.times import clock_named, find_clock, under_own_name
 
-TIME_NAMES = ("time", "timestamp", "date", "datetime")
 SEQUENCE_NAMES = ("sequence", "series", "run", "episode", "trial", "session")
 
 
@@ -29,10 +29,15 @@ class Layout:
     long: tuple[str, str] | None = None
 
     @property
-    def reserved(self) -> tuple[str, ...]:
-        """The columns that are no observations."""
-        names = (self.clock.column, self.sequence, *(self.long or ()))
+    def given(self) -> tuple[str, ...]:
+        """The columns of a table that are no observations."""
+        names = (*self.clock.columns, self.sequence, *(self.long or ()))
         return tuple(name for name in names if name is not None)
+
+    @property
+    def reserved(self) -> tuple[str, ...]:
+        """The same, and the column that times make which stand in several."""
+        return self.given if self.clock.column is None else (self.clock.column, *self.given)
 
     def for_array(self, columns: Columns) -> "Layout":
         """The layout for a new table; an array may come with or without an axis of sequences."""
@@ -46,7 +51,8 @@ class Rows:
     """Rows by sequence and time; sequence i is `starts[i]` to `starts[i + 1]`.
 
     `values` has the chosen columns, `forms` their forms; `origin` is the row of the table that
-    each came from, or None if it was put together from several.
+    each came from, or None if it was put together from several. `texts` are the times as they were
+    written, where they were text.
     """
 
     values: np.ndarray
@@ -55,6 +61,7 @@ class Rows:
     starts: np.ndarray
     names: tuple[str, ...]
     origin: np.ndarray | None
+    texts: np.ndarray | None = None
 
     def taking(self, columns: slice) -> "Rows":
         """The rows with some of their columns."""
@@ -84,7 +91,9 @@ def find_layout(
             " sequences. Leave `sequence` out."
         )
     named = [("sequence", sequence if is_named else None), *(("long", name) for name in long or ())]
-    named += [("time", None if time is False else time)]
+    time = under_own_name(time, columns)
+    clock = None if time is None else clock_named(columns, time)
+    named += [("time", None if time is False else time)] if clock is None else []
     for argument, name in named:
         if name is None:
             continue
@@ -93,6 +102,7 @@ def find_layout(
         if name not in columns:
             raise unknown(argument, name, _shown(columns))
     used = [name for _, name in named if name is not None]
+    used += [] if clock is None else clock.columns
     twice = [name for name in used if used.count(name) > 1]
     if twice:
         raise ValueError(f"Column {twice[0]!r} is named twice; time, sequence and long differ.")
@@ -103,13 +113,11 @@ def find_layout(
     elif sequence is False:
         sequence = None
     used += [] if sequence in (None, *used) else [sequence]
-    if time is None:
-        time = _obvious_time(columns, (*used, *observed, SEQUENCE_AXIS))
-    elif time is False:
-        time = None
-    if time is None and long is not None:
+    if clock is None:
+        free = [name for name in columns if name not in (*used, *observed, SEQUENCE_AXIS)]
+        clock = find_clock(columns, free, sequence)
+    if clock.column is None and long is not None:
         raise ValueError("`long` needs a column of times to put rows together. Name it in `time`.")
-    clock = Clock(None) if time is None else clock_of(time, columns[time])
     return Layout(clock, sequence, None if long is None else (long[0], long[1]))
 
 
@@ -141,7 +149,7 @@ def widened(columns: Columns, layout: Layout) -> Columns:
     seen = np.flatnonzero(~np.isnan(found))
     table[row[seen], which[seen]] = found[seen]
     wide = {
-        name: replace(columns[name], values=columns[name].values[order[new]])
+        name: columns[name].rows(order[new])
         for name in (layout.clock.column, layout.sequence)
         if name is not None
     }
@@ -238,7 +246,9 @@ def arranged(columns: Columns, layout: Layout, values: dict[str, np.ndarray]) ->
     if values:
         matrix = np.stack([column[order] for column in values.values()], axis=1)
     forms = tuple(columns[name].form for name in values)
-    return Rows(matrix, forms, stamps, starts, names, None if layout.long else order)
+    texts = None if layout.clock.column is None else columns[layout.clock.column].texts
+    texts = None if texts is None else texts[order]
+    return Rows(matrix, forms, stamps, starts, names, None if layout.long else order, texts)
 
 
 def require_distinct(columns: Columns, layout: Layout) -> None:
@@ -280,29 +290,6 @@ def _obvious_sequence(columns: Columns, used: tuple[str, ...]) -> str | None:
         raise ValueError(
             f"`sequence` is not given, and the columns {listed} may all be it. Name one, or give"
             " `sequence=False` if all rows are one."
-        )
-    return found[0] if found else None
-
-
-def _obvious_time(columns: Columns, used: tuple[str, ...]) -> str | None:
-    """The only column that holds dates or has such a name, or that does both; or none.
-
-    `T` may be a temperature: of the short names only the small letter counts.
-    """
-    free = [name for name in columns if name not in used]
-    named = [name for name in free if name == "t" or name.lower() in TIME_NAMES]
-    readable = [name for name in named if columns[name].form in ("number", "time")]
-    dates = [name for name in free if columns[name].form == "time"]
-    # One that cannot be read is reported, unless another takes its place.
-    found = list(dict.fromkeys(readable + dates)) or named
-    if len(found) > 1:
-        both = [name for name in readable if name in dates]
-        found = both if len(both) == 1 else found
-    if len(found) > 1:
-        listed = ", ".join(repr(name) for name in found)
-        raise ValueError(
-            f"`time` is not given, and the columns {listed} may all be it. Name one, or give"
-            " `time=False` if rows are steps."
         )
     return found[0] if found else None
 

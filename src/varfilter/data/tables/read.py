@@ -19,7 +19,7 @@ from varfilter.data.tables.choice import (
 )
 from varfilter.data.tables.columns import require_resolved
 from varfilter.data.tables.files import Columns, read_columns
-from varfilter.data.tables.grid import usual_step
+from varfilter.data.tables.grid import Clock, usual_step
 from varfilter.data.tables.inputs import KnownInputs, require_calendar, usual_periods
 from varfilter.data.tables.kinds import kind_notes, scaling_of
 from varfilter.data.tables.layout import (
@@ -39,6 +39,7 @@ from varfilter.data.tables.layout import (
 )
 from varfilter.data.tables.levels import coded
 from varfilter.data.tables.motion import motion_notes
+from varfilter.data.tables.notes import notes_of
 from varfilter.data.tables.schema import (
     Points,
     TableSchema,
@@ -46,13 +47,17 @@ from varfilter.data.tables.schema import (
     gridded,
     loses_many,
     merged_rows,
-    notes_of,
     require_dense_grid,
     require_kind,
 )
-
-# Given as the step: each row is one, however long after the one before it comes.
-BY_ROWS = "rows"
+from varfilter.data.tables.spacing import (
+    BY_ROWS,
+    WORDS,
+    Even,
+    Spacing,
+    named_calendar,
+    usual_calendar,
+)
 
 
 def read_table(
@@ -76,12 +81,15 @@ def read_table(
     array (steps, columns) or (sequences, steps, columns), or a dictionary of arrays. Empty
     places, NaN, null, None, NA, N/A, ? and - are missing values, and stay so.
 
-    - `time`: the column of times: numbers or dates. None: the only column of dates, or
-      the only one named time, timestamp, date, datetime or t; False, or none: rows are steps.
+    - `time`: the column of times: numbers or dates; or several, as "year,month". None: the only
+      column of dates, or the only one named time, timestamp, date, datetime or t; or those named
+      year and quarter, or year, month, day, hour and minute as far as they go; False, or none: rows
+      are steps.
       Rows are sorted by time and put on a regular grid, at the nearest point; a point without
       a row is missing, and of two values of a column at a point the last counts.
     - `step`: between the points of the grid, in the unit of the times; a `timedelta` or seconds
-      for dates. None: the one that fits the times of the training rows. "rows": there is no grid,
+      for dates; or "month", "quarter", "year" or "business-day", as the calendar has them. None:
+      the one that fits the times of the training rows. "rows": there is no grid,
       each row is a step, and the time since the row before is a known input; so it is too where
       with the step found more than one row in a hundred were lost to another at the same point.
     - `sequence`: the column that tells sequences apart. None: the only one named sequence,
@@ -128,11 +136,11 @@ def read_table(
     inputs = _one_by_one(inputs, found)
     layout = find_layout(found, time, sequence, long, (*(columns or ()), *inputs))
     clock = layout.clock
+    found = clock.joined(found)
     if step is not None and clock.column is None:
         raise ValueError(f"`step` is {step!r}, but no column is the time. Name it in `time`.")
     periods = require_calendar(calendar, is_date=clock.is_date)
-    is_by_rows = isinstance(step, str) and step == BY_ROWS
-    given_step = None if step is None or is_by_rows else clock.distance(step)
+    require_step(step, clock)
     if clock.column is not None and step is None:
         require_distinct(found, layout)
     wide = widened(found, layout)
@@ -160,16 +168,14 @@ def read_table(
         require_resolved(name, kinds_by_name[name], column[training])
 
     runs = [rows.stamps[begin:end] for _, begin, end in parts["train"]]
-    grid_step, points, is_by_rows = _on_time(
-        rows, layout, parts, runs, given_step, is_by_rows=is_by_rows
-    )
+    spacing, points, is_by_rows = _on_time(rows, layout, parts, runs, step)
     num_merged = merged_rows(rows, points)
     if periods is None:
-        periods = usual_periods(runs, grid_step) if clock.is_date else ()
+        periods = usual_periods(runs, spacing.length) if clock.is_date else ()
     known_inputs = KnownInputs.fitted(
-        inputs, known_rows.values[training], periods, grid_step if is_by_rows else None
+        inputs, known_rows.values[training], periods, spacing.length if is_by_rows else None
     )
-    steps = gridded(rows, known_rows.values, clock, grid_step, points, known_inputs)
+    steps = gridded(rows, known_rows.values, clock, spacing, points, known_inputs)
     split_rows = {name: steps[name].rows for name in SPLITS}
     goes_on = not splits_sequences(rows, split)
     motions = motions_of(kinds_by_name, steps["train"], given_motions, goes_on=goes_on)
@@ -182,13 +188,14 @@ def read_table(
     schema = TableSchema(
         kinds_by_name,
         layout,
-        clock.seconds(grid_step),
+        clock.seconds(spacing.length),
         left_out,
         num_merged,
         known_inputs,
         words,
         levels,
         {name: kind.reason for name, kind in refined.items() if kind.reason},
+        calendar=None if isinstance(spacing, Even) else spacing,
     )
     scaling = scaling_of(kinds_by_name, split_rows["train"].values, words)
     families = families_of(kinds_by_name, words, scaling, split_rows["train"])
@@ -231,25 +238,41 @@ def _one_by_one(names: Sequence[str], columns: Columns) -> tuple[str, ...]:
     return tuple(dict.fromkeys(part for some in parts for part in some if part))
 
 
+def require_step(step: Any, clock: Clock) -> None:
+    """Refuse a step that is neither a time nor one of the words for one."""
+    if not isinstance(step, str):
+        if step is not None:
+            clock.distance(step)
+        return
+    if step == BY_ROWS:
+        return
+    if named_calendar(step) is None:
+        raise ValueError(
+            f"`step` must be a number, in the unit of the times (seconds between dates), or one of"
+            f" {', '.join((*WORDS, BY_ROWS))}; got {step!r}."
+        )
+    if not clock.is_date:
+        raise ValueError(
+            f"`step` is {step!r}, but the times in column `{clock.column}` are numbers, which have"
+            " no calendar. Give a number, or a column of dates in `time`."
+        )
+
+
 def _on_time(
-    rows: Rows,
-    layout: Layout,
-    parts: dict[str, list[Part]],
-    runs: list[np.ndarray],
-    given: float | int | None,
-    *,
-    is_by_rows: bool,
-) -> tuple[float | int, Points, bool]:
-    """The step, where each row lies, and whether each row is a step instead of a point of a grid.
+    rows: Rows, layout: Layout, parts: dict[str, list[Part]], runs: list[np.ndarray], step: Any
+) -> tuple[Spacing, Points, bool]:
+    """How steps lie, where each row does, and whether rows are steps instead of points of a grid.
 
     A grid that loses rows is not taken unless its step was given.
     """
-    if not is_by_rows:
-        grid_step = given or _usual_step(runs, layout)
-        points = grid_points(rows, grid_step, parts, is_by_rows=False)
-        if given is not None or not loses_many(merged_rows(rows, points), len(rows.values)):
+    if step != BY_ROWS:
+        spacing = (
+            _usual_spacing(runs, layout) if step is None else _given_spacing(step, runs, layout)
+        )
+        points = grid_points(rows, spacing, parts, is_by_rows=False)
+        if step is not None or not loses_many(merged_rows(rows, points), len(rows.values)):
             require_dense_grid(rows, layout.clock, points)
-            return grid_step, points, False
+            return spacing, points, False
     usual = float(np.median(np.concatenate([np.diff(run) for run in runs])))
     usual = round(usual) if layout.clock.is_date else usual
     if not usual > 0:
@@ -258,7 +281,8 @@ def _on_time(
             " the row before. Name the column that tells sequences apart in `sequence`, or give"
             " `step`."
         )
-    return usual, grid_points(rows, usual, parts, is_by_rows=True), True
+    spacing = Even(usual)
+    return spacing, grid_points(rows, spacing, parts, is_by_rows=True), True
 
 
 def _observed(
@@ -281,16 +305,24 @@ def _observed(
     return replace(rows, values=rows.values[:, seen], forms=forms), kept, reasons
 
 
-def _usual_step(runs: list[np.ndarray], layout: Layout) -> float | int:
+def _given_spacing(step: Any, runs: list[np.ndarray], layout: Layout) -> Spacing:
+    calendar = named_calendar(step, runs) if isinstance(step, str) else None
+    return Even(layout.clock.distance(step)) if calendar is None else calendar
+
+
+def _usual_spacing(runs: list[np.ndarray], layout: Layout) -> Spacing:
     if layout.clock.column is None:
-        return 1
+        return Even(1)
+    calendar = usual_calendar(runs) if layout.clock.is_date else None
+    if calendar is not None:
+        return calendar
     step = usual_step(runs, unit=1e6 if layout.clock.is_date else 1.0)
     if step is None:
         raise ValueError(
             f"`step` cannot be found: no sequence has two times in column `{layout.clock.column}`"
             " for training. Give `step`."
         )
-    return step
+    return Even(step)
 
 
 def _beside(columns: Columns, layout: Layout) -> list[str]:

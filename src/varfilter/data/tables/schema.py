@@ -1,7 +1,7 @@
 """What a table's columns are and how its rows lie in time: all that reads another table like it."""
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ from varfilter._text import count
 from varfilter.data.ragged import Ragged
 from varfilter.data.tables.columns import Column, within_floats
 from varfilter.data.tables.files import SEQUENCE_AXIS, Columns, read_columns
-from varfilter.data.tables.grid import Clock, on_grid, overwritten, places, require_dense
+from varfilter.data.tables.grid import Clock, on_grid, overwritten, require_dense
 from varfilter.data.tables.inputs import KnownInputs, Plan, held
 from varfilter.data.tables.kinds import REAL, unfit, what_fits
 from varfilter.data.tables.layout import (
@@ -26,6 +26,8 @@ from varfilter.data.tables.layout import (
     widened,
 )
 from varfilter.data.tables.levels import codes_of, names_of, spread_out, unseen_note
+from varfilter.data.tables.spacing import Calendar, Even, Spacing, calendar_from_json
+from varfilter.data.tables.times import under_own_name
 
 # Rows of a new table, gaps included, that are never too many.
 LONGEST_NEW = 1_000_000
@@ -41,13 +43,28 @@ class Steps(NamedTuple):
     us: Ragged
 
 
+class TableRows(NamedTuple):
+    """The rows of one sequence as they stood in the table, in the order of time.
+
+    `places` are the steps on which they lie, from the first one on; `numbers` count the rows of the
+    table from 0; `texts` are their times as they were written, where they were text.
+    """
+
+    places: np.ndarray
+    numbers: np.ndarray
+    values: np.ndarray
+    times: np.ndarray
+    texts: np.ndarray | None
+
+
 class Readings(NamedTuple):
-    """Sequences of a new table, and their names."""
+    """Sequences of a new table, their names, and the rows of the table of which they were made."""
 
     rows: Ragged
     times: Ragged
     us: Ragged
     names: tuple[str, ...]
+    given: tuple[TableRows, ...]
 
 
 @dataclass(frozen=True)
@@ -57,6 +74,7 @@ class TableSchema:
     - `kinds`: numeric, binary, count, ..., by column, in the order of the observations.
     - `layout`: which columns hold the time and the sequences.
     - `step`: the distance of two rows in time, in seconds between dates; None: rows are steps.
+    - `calendar`: the steps of the calendar, where they are such; `step` is then their average.
     - `inputs`: what is known of each step before it comes.
     - `left_out`: why a column of the first table is no observation, by column.
     - `motions`: change, log or log-change, of the columns that a model is not told as they are.
@@ -75,6 +93,7 @@ class TableSchema:
     motions: dict[str, str] = field(default_factory=dict)
     levels: dict[str, tuple[str, ...]] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
+    calendar: Calendar | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -101,14 +120,15 @@ class TableSchema:
 
     def spread_out(self, rows: Ragged) -> Ragged:
         """Rows with a number for each column, as rows of elements."""
-        if not self.levels:
-            return rows
+        return Ragged(self._elements(rows.values), rows.lengths) if self.levels else rows
+
+    def _elements(self, values: np.ndarray) -> np.ndarray:
         counts = [len(self.levels.get(name, ())) for name in self.kinds]
-        return Ragged(spread_out(rows.values, counts), rows.lengths)
+        return spread_out(values, counts) if self.levels else values
 
     @property
     def time(self) -> str | None:
-        """The name of the column of times; None: rows are steps."""
+        """The name of the column of times, or those of several; None: rows are steps."""
         return self.layout.clock.column
 
     @property
@@ -121,10 +141,9 @@ class TableSchema:
 
         The columns may stand in another order, and others beside them.
         """
-        names = (self.layout.sequence or "", *(self.layout.long or ())[:1])
-        columns = _read(source, names)
+        columns = self._read(source, (self.layout.sequence or "", *(self.layout.long or ())[:1]))
         layout = self.layout.for_array(columns)
-        absent = [name for name in layout.reserved if name not in columns]
+        absent = [name for name in layout.given if name not in columns]
         columns = columns if absent else widened(columns, layout)
         absent += [name for name in (*self.columns, *self.inputs.columns) if name not in columns]
         if absent:
@@ -145,13 +164,19 @@ class TableSchema:
                 require_kind(name, kind, column, rows, given=True)
         require_known(known_rows, tuple(known), layout.clock)
         parts = {"all": sequences_of(rows)}
-        points = grid_points(rows, self.distance, parts, is_by_rows=self.inputs.is_by_rows)
+        points = grid_points(rows, self.spacing, parts, is_by_rows=self.inputs.is_by_rows)
         if not self.inputs.is_by_rows:
             # The step is known to be right: a few rows may well lie far apart.
             require_dense_grid(rows, layout.clock, points, at_least=LONGEST_NEW)
-        found = gridded(rows, known_rows.values, layout.clock, self.distance, points, self.inputs)
+        found = gridded(rows, known_rows.values, layout.clock, self.spacing, points, self.inputs)
+        given = (
+            _table_rows(rows, self._elements(rows.values), layout.clock, part, at)
+            for part, at in points["all"].items()
+        )
         steps = found["all"]
-        return Readings(self.spread_out(steps.rows), steps.times, steps.us, rows.names)
+        return Readings(
+            self.spread_out(steps.rows), steps.times, steps.us, rows.names, tuple(given)
+        )
 
     def _coded(self, name: str, column: Column) -> Column:
         """A column of text as the numbers of its levels; others are missing, which is a warning."""
@@ -165,13 +190,18 @@ class TableSchema:
         """The distance of two rows as a number of stamps; of rows that are counted, 1."""
         return 1 if self.step is None else self.layout.clock.distance(self.step)
 
+    @property
+    def spacing(self) -> Spacing:
+        """How the steps lie in time."""
+        return Even(self.distance) if self.calendar is None else self.calendar
+
     def read_plan(self, source: Any) -> dict[str | None, Plan]:
         """The input columns of steps to come, by sequence; that of None is for every sequence.
 
         Times may be left out: the rows are then the next steps.
         """
         names = tuple(self.inputs.columns)
-        columns = _read(source, (self.layout.sequence or "",))
+        columns = self._read(source, (self.layout.sequence or "",))
         absent = [name for name in names if name not in columns]
         if absent or not self.inputs.names:
             listed = ", ".join(repr(name) for name in names) or "no columns: the run has none"
@@ -210,13 +240,13 @@ class TableSchema:
                 " columns, or as rows at the end of the data whose other cells are empty."
             )
         stamp = self._stamps(np.asarray(last)).item()
-        at = stamp + self.distance * np.arange(1, horizon + 1)
+        at = self.spacing.stamps(stamp, np.arange(1, horizon + 1))
         if plan is not None:
             places_of, numbers = np.arange(1, len(plan.known) + 1), plan.known
             if plan.stamps is not None:
                 later = plan.stamps > stamp
                 stamps, numbers = plan.stamps[later], plan.known[later]
-                places_of = places(stamps, stamp, self.distance)
+                places_of = self.spacing.places(stamps, stamp)
                 if inputs.is_by_rows:
                     places_of, at = np.arange(1, len(stamps) + 1), stamps[:horizon]
             num_given = int(max(places_of, default=0))
@@ -246,9 +276,12 @@ class TableSchema:
             "levels": {name: list(levels) for name, levels in self.levels.items()},
             "time": self.layout.clock.column,
             "is_date": self.layout.clock.is_date,
+            "unit": self.layout.clock.unit,
+            "parts": [list(part) for part in self.layout.clock.parts],
             "sequence": self.layout.sequence,
             "long": self.layout.long and list(self.layout.long),
             "step": self.step,
+            "calendar": self.calendar and self.calendar.as_json(),
             "inputs": self.inputs.as_json(),
         }
 
@@ -256,23 +289,50 @@ class TableSchema:
     def from_json(known: dict[str, Any]) -> "TableSchema":
         """What `as_json` made, as a schema again."""
         long = known["long"] and (known["long"][0], known["long"][1])
-        clock = Clock(known["time"], known["is_date"])
+        # Records of before there were units, parts and calendars have dates with the time of the
+        # day, in one column, and even steps.
+        parts = tuple((name, word, how) for name, word, how in known.get("parts", ()))
+        clock = Clock(known["time"], known["is_date"], known.get("unit", "us"), parts)
         layout = Layout(clock, known["sequence"], long)
         inputs = KnownInputs.from_json(known.get("inputs"))
+        calendar = calendar_from_json(known.get("calendar"))
         # Records of before there were motions have every column as it is.
         motions = known.get("motions", {})
         levels = {name: tuple(found) for name, found in known.get("levels", {}).items()}
         return TableSchema(
-            known["kinds"], layout, known["step"], inputs=inputs, motions=motions, levels=levels
+            known["kinds"],
+            layout,
+            known["step"],
+            inputs=inputs,
+            motions=motions,
+            levels=levels,
+            calendar=calendar,
         )
 
+    def _read(self, source: Any, as_text: tuple[str, ...]) -> Columns:
+        """The columns of a new table, the time as one; what is wrong with its file is a warning."""
+        columns, notes = read_columns(source, as_text=as_text)
+        for note in notes:
+            warnings.warn(f"{source}: {note}", stacklevel=4)
+        time = self.layout.clock.column
+        here = under_own_name(time, columns)
+        columns = {time if name == here else name: column for name, column in columns.items()}
+        return self.layout.clock.joined(columns)
 
-def _read(source: Any, as_text: tuple[str, ...]) -> Columns:
-    """The columns of a new table; what is wrong with its file is a warning."""
-    columns, notes = read_columns(source, as_text=as_text)
-    for note in notes:
-        warnings.warn(f"{source}: {note}", stacklevel=3)
-    return columns
+
+def _table_rows(
+    rows: Rows, elements: np.ndarray, clock: Clock, part: Part, at: np.ndarray
+) -> TableRows:
+    """The rows of a part as they stood in the table; `at` are their points of the grid."""
+    _, begin, end = part
+    numbers = np.arange(len(rows.stamps)) if rows.origin is None else rows.origin
+    return TableRows(
+        (at - at[0]).astype(np.int64),
+        numbers[begin:end],
+        elements[begin:end].astype(np.float32),
+        clock.times(rows.stamps[begin:end]),
+        None if rows.texts is None else rows.texts[begin:end],
+    )
 
 
 def require_kind(name: str, kind: str, column: np.ndarray, rows: Rows, *, given: bool) -> None:
@@ -292,7 +352,7 @@ Points = Mapping[str, Mapping[Part, np.ndarray]]
 
 
 def grid_points(
-    rows: Rows, step: float | int, parts: Mapping[str, list[Part]], *, is_by_rows: bool
+    rows: Rows, spacing: Spacing, parts: Mapping[str, list[Part]], *, is_by_rows: bool
 ) -> Points:
     """Where the rows of each part lie: a grid begins where its sequence does."""
 
@@ -300,7 +360,7 @@ def grid_points(
         number, begin, end = part
         if is_by_rows:
             return np.arange(end - begin)
-        return places(rows.stamps[begin:end], rows.stamps[rows.starts[number]].item(), step)
+        return spacing.places(rows.stamps[begin:end], rows.stamps[rows.starts[number]].item())
 
     return {name: {part: lie(part) for part in some} for name, some in parts.items()}
 
@@ -322,7 +382,7 @@ def gridded(
     rows: Rows,
     known: np.ndarray,
     clock: Clock,
-    step: float | int,
+    spacing: Spacing,
     points: Points,
     inputs: KnownInputs,
 ) -> dict[str, Steps]:
@@ -338,8 +398,8 @@ def gridded(
             values.append(on_grid(rows.values[begin:end], at))
             stamps = rows.stamps[begin:end]
             if not inputs.is_by_rows:
-                origin = rows.stamps[rows.starts[number]]
-                stamps = origin + (at[0] + np.arange(len(values[-1]))) * step
+                origin = rows.stamps[rows.starts[number]].item()
+                stamps = spacing.stamps(origin, at[0] + np.arange(len(values[-1])))
             times.append(clock.times(stamps))
             us.append(inputs.us(held(scaled[begin:end], at), stamps))
         found[name] = Steps(Ragged.of(values), Ragged.of(times), Ragged.of(us))
@@ -349,74 +409,3 @@ def gridded(
 def loses_many(num_merged: int, num_rows: int) -> bool:
     """Whether a step loses more than one row, and more than one in a hundred, to others."""
     return num_merged > max(1.0, MOST_MERGED * num_rows)
-
-
-def notes_of(
-    columns: Columns,
-    schema: TableSchema,
-    rows: Mapping[str, Ragged],
-    *,
-    inferred: bool,
-    by_sequence: bool,
-    chosen_calendar: bool,
-) -> tuple[str, ...]:
-    """Sentences on how a table was read: what a user may have wanted otherwise."""
-    step, kinds, inputs = schema.step, schema.kinds, schema.inputs
-    notes = [_time_note(schema.layout.clock, step, inferred=inferred, is_by_rows=inputs.is_by_rows)]
-    values = [split.values for split in rows.values()]
-    num_empty = sum(int(np.all(np.isnan(v), axis=1).sum()) for v in values)
-    notes += inputs.notes(has_gaps=num_empty > 0, chosen_calendar=chosen_calendar)
-    if step is not None and num_empty:
-        num_steps = sum(map(len, values))
-        notes.append(f"Gaps: {num_empty:,} of {count(num_steps, 'step')} without any value.")
-    if schema.num_merged:
-        notes.append(
-            f"{count(schema.num_merged, 'row')} lost a value to a later row at the same step: the"
-            " last one counts."
-        )
-    notes.append(_sequence_note(schema.layout.sequence))
-    notes.append(f"Split by {'whole sequences' if by_sequence else 'time, each sequence'}.")
-    for kind in dict.fromkeys(kinds.values()):
-        notes.append(f"Columns taken as {kind}: {_listed(n for n in kinds if kinds[n] == kind)}.")
-    notes += [
-        f"Column {_quoted(name)} has {count(len(levels), 'level')}: {_listed(levels)}. Any other"
-        " is missing."
-        for name, levels in schema.levels.items()
-    ]
-    notes += [
-        f"Column {_quoted(name)} is left out: {why}." for name, why in schema.left_out.items()
-    ]
-    for name, column in columns.items():
-        notes += [f"Column {_quoted(name)} {note}." for note in column.notes]
-    return tuple(notes)
-
-
-def _time_note(clock: Clock, step: float | None, *, inferred: bool, is_by_rows: bool) -> str:
-    if step is None:
-        return "No column is the time: rows are steps, in their order."
-    unit = " s" if clock.is_date else ""
-    if is_by_rows:
-        why = ": no grid fits, rows would be lost to others" if inferred else ", as asked for"
-        return (
-            f"The time is column {_quoted(clock.column or '')}, at unequal distances, usually of"
-            f" {step:.10g}{unit}{why}."
-        )
-    how = "found from the training rows" if inferred else "as given"
-    return f"The time is column {_quoted(clock.column or '')}; a step is {step:.10g}{unit} ({how})."
-
-
-def _sequence_note(sequence: str | None) -> str:
-    if sequence is None:
-        return "All rows are one sequence."
-    if sequence == SEQUENCE_AXIS:
-        return "The first axis of the array are the sequences."
-    return f"Column {_quoted(sequence)} tells sequences apart."
-
-
-def _quoted(name: str) -> str:
-    return f"'{name}'" if name else "1 (without a name)"
-
-
-def _listed(names: Iterable[str]) -> str:
-    names = list(names)
-    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")

@@ -1,0 +1,86 @@
+"""The scores of a run beside its references, column by column, as a table for a terminal."""
+
+import shutil
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from varfilter._text import count, printable
+
+# A terminal that is no wider shows every line whole.
+WIDTH = 80
+# Names that are longer are broken.
+LONGEST_NAME = 18
+# Of more columns, the file has the rest.
+MOST_COLUMNS = 12
+
+
+def say_comparison(found: Mapping[str, Any]) -> None:
+    """Print a table for each horizon: RMSE, log score, CRPS and bands of every predictor."""
+    from rich.console import Console
+
+    console = Console(
+        file=sys.stdout, width=min(shutil.get_terminal_size().columns, WIDTH), highlight=False
+    )
+    for horizon in found["horizons"]:
+        ahead = "one step ahead" if horizon == 1 else f"{horizon} steps ahead"
+        steps, sequences = found["num_steps"], found["num_sequences"]
+        scored = f"{count(steps, 'step')} of {count(sequences, 'sequence')} of {found['split']}"
+        every = found["forecast_every"]
+        if horizon > 1 and every > 1:
+            scored += f", from every {every}th"
+        console.print(f"\n{ahead}, {scored}:", markup=False)
+        console.print(_table(found, str(horizon)))
+    names = next(iter(found["columns"].values()))[str(found["horizons"][0])]
+    if len(names) > MOST_COLUMNS:
+        console.print(f"{len(names) - MOST_COLUMNS} more columns are in the JSON of `evaluate`.")
+    console.print(
+        "RMSE and CRPS in the column's own units, log score in nats (all: per step), lower is"
+        " better; 50% and 90%: the values inside of such bands."
+    )
+    for note in found["notes"]:
+        console.print(printable(note), markup=False)
+
+
+def _table(found: Mapping[str, Any], horizon: str) -> Any:
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("column", overflow="fold", max_width=LONGEST_NAME)
+    table.add_column("predictor", no_wrap=True)
+    for name in ("RMSE", "log score", "CRPS", "50%", "90%"):
+        table.add_column(name, justify="right", no_wrap=True)
+    by_predictor = {name: each[horizon] for name, each in found["columns"].items()}
+    columns = list(next(iter(by_predictor.values())))
+    for column in columns[:MOST_COLUMNS]:
+        best = min(each[column]["nats"] for each in by_predictor.values())
+        for row, (predictor, scores) in enumerate(by_predictor.items()):
+            own = scores[column]
+            table.add_row(
+                escape(printable(column)) if row == 0 else "",
+                predictor,
+                number(own["rmse"]),
+                number(own["nats"]),
+                number(own["crps"]),
+                share(own["within_50"]),
+                share(own["within_90"]),
+                style="bold" if own["nats"] == best else None,
+            )
+    totals = {name: each[horizon] for name, each in found["nats"].items()}
+    for row, (predictor, nats) in enumerate(totals.items()):
+        style = "bold" if nats == min(totals.values()) else None
+        table.add_row("all" if row == 0 else "", predictor, "", number(nats), style=style)
+    return table
+
+
+def number(value: float | None) -> str:
+    """A score with four digits, short enough for a column of ten."""
+    if value is None:
+        return "-"
+    return f"{value:.3f}" if 0.1 <= abs(value) < 1000 else f"{value:.4g}"
+
+
+def share(value: float | None) -> str:
+    """A share of values in percent; a column of 0 and 1 has no bands."""
+    return "-" if value is None else f"{value:.0%}"

@@ -1,0 +1,206 @@
+"""How the steps of a table lie in time: evenly, or as the calendar has them.
+
+A month is no number of seconds, and neither is the step from a Friday to a Monday. On a grid of the
+calendar a monthly table has no gaps, and its forecasts lie where its next rows will.
+
+Stamps are whole microseconds of dates, or numbers (`Clock`).
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+DAY = 86_400_000_000  # in microseconds
+# With fewer distances between rows there is no telling a month from 31 days.
+FEWEST_DISTANCES = 2
+# Above this share of distances with a gap between them a step is too short to be the usual one.
+MOST_GAPS = 2.0 / 3.0
+# Weekends without a row: one may be a gap like any other.
+FEWEST_WEEKENDS = 2
+MONTHS = {"month": 1, "quarter": 3, "year": 12}
+BUSINESS_DAY = "business-day"
+WORDS = (*MONTHS, BUSINESS_DAY)
+# Given as the step: each row is one, however long after the one before it comes.
+BY_ROWS = "rows"
+
+
+@dataclass(frozen=True)
+class Even:
+    """Steps of one length, as a number of stamps; a row lies on the nearest point."""
+
+    length: float | int
+
+    def places(self, stamps: np.ndarray, origin: float | int) -> np.ndarray:
+        """The grid point of each stamp, counted from that of `origin`."""
+        elapsed = stamps - origin
+        if elapsed.dtype.kind == "i":
+            return (elapsed + self.length // 2) // self.length
+        return np.floor(elapsed / self.length + 0.5)
+
+    def stamps(self, origin: float | int, places: np.ndarray) -> np.ndarray:
+        """The stamp of each grid point, counted from `origin`."""
+        return origin + places * self.length
+
+
+@dataclass(frozen=True)
+class Months:
+    """Steps of so many months; a row lies on the point of the month, quarter or year it is in.
+
+    `day` is the day of the month of each point, 31 for the last one. A sequence that begins at
+    another keeps its own.
+    """
+
+    num_months: int = 1
+    day: int = 1
+
+    @property
+    def word(self) -> str:
+        """How users write it."""
+        words = {number: word for word, number in MONTHS.items()}
+        return words.get(self.num_months, f"{self.num_months}-month")
+
+    @property
+    def length(self) -> int:
+        """How long a step is on average, in microseconds."""
+        return round(self.num_months * 365.2425 * DAY / 12)
+
+    def places(self, stamps: np.ndarray, origin: float | int) -> np.ndarray:
+        """The grid point of each stamp, counted from that of `origin`."""
+        begun, first = _month(stamps), _month(np.array([origin]))
+        return begun // self.num_months - first // self.num_months
+
+    def stamps(self, origin: float | int, places: np.ndarray) -> np.ndarray:
+        """The stamp of each grid point, counted from `origin`."""
+        first = np.array([origin])
+        month, day = _month(first), _day_of_month(first)
+        day = np.where(day == np.minimum(self.day, _month_length(month)), self.day, day)
+        months = month + self.num_months * np.asarray(places, np.int64)
+        days = _first_day(months) + np.minimum(day, _month_length(months)) - 1
+        return days * DAY + first % DAY
+
+    def as_json(self) -> dict[str, Any]:
+        """The steps as plain JSON, for the record of a run."""
+        return {"step": self.word, "day": self.day}
+
+
+@dataclass(frozen=True)
+class BusinessDays:
+    """Steps from one weekday to the next; what comes at a weekend lies on its Friday."""
+
+    word = BUSINESS_DAY
+    length = 7 * DAY // 5
+
+    def places(self, stamps: np.ndarray, origin: float | int) -> np.ndarray:
+        """The grid point of each stamp, counted from that of `origin`."""
+        return np.busday_count(_weekday_before(np.array([origin])), _weekday_before(stamps))
+
+    def stamps(self, origin: float | int, places: np.ndarray) -> np.ndarray:
+        """The stamp of each grid point, counted from `origin`."""
+        days = np.busday_offset(_weekday_before(np.array([origin])), np.asarray(places, np.int64))
+        return days.astype(np.int64) * DAY + origin % DAY
+
+    def as_json(self) -> dict[str, Any]:
+        """The steps as plain JSON, for the record of a run."""
+        return {"step": self.word}
+
+
+Calendar = Months | BusinessDays
+Spacing = Even | Calendar
+
+
+def calendar_from_json(known: dict[str, Any] | None) -> Calendar | None:
+    """What `as_json` made, as steps again; records of before there were any have None."""
+    if known is None:
+        return None
+    found = named_calendar(known["step"])
+    return Months(found.num_months, known["day"]) if isinstance(found, Months) else found
+
+
+def named_calendar(word: str, runs: list[np.ndarray] | None = None) -> Calendar | None:
+    """The steps of a word: month, quarter, year, business-day, 6-month; None if it is none.
+
+    On which day of the month the points of months lie, the stamps of `runs` say.
+    """
+    if word == BUSINESS_DAY:
+        return BusinessDays()
+    number = re.fullmatch(r"([1-9]\d*)-month", word)
+    num_months = int(number[1]) if number else MONTHS.get(word)
+    if num_months is None:
+        return None
+    stamps = np.concatenate(runs) if runs else np.zeros(1, np.int64)
+    return Months(num_months, _usual_day(stamps))
+
+
+def usual_calendar(runs: list[np.ndarray]) -> Calendar | None:
+    """The steps of the calendar on which all stamps of dates lie; None if there are no such.
+
+    Months, or several of them: every row on one day of its month, or on the last, and no two rows
+    in one. Business days: at most a row a day, none at a weekend, and most on the weekday after the
+    one before.
+    """
+    runs = [np.unique(run) for run in runs]
+    if sum(max(len(run) - 1, 0) for run in runs) < FEWEST_DISTANCES:
+        return None
+    return _usual_months(runs) or _usual_business_days(runs)
+
+
+def _usual_months(runs: list[np.ndarray]) -> Months | None:
+    stamps = np.concatenate(runs)
+    day = _usual_day(stamps)
+    if np.any(_day_of_month(stamps) != np.minimum(day, _month_length(_month(stamps)))):
+        return None
+    jumps = np.concatenate([np.diff(_month(run)) for run in runs])
+    num_months = int(np.gcd.reduce(jumps))
+    is_one_each = bool(np.all(jumps > 0)) and np.mean(jumps > num_months) <= MOST_GAPS
+    return Months(num_months, day) if is_one_each else None
+
+
+def _usual_business_days(runs: list[np.ndarray]) -> BusinessDays | None:
+    days = [run // DAY for run in runs]
+    if any(np.any((day + 3) % 7 > 4) for day in days):  # 1970 began with a Thursday
+        return None
+    elapsed = np.concatenate([np.diff(day) for day in days])
+    jumps = np.concatenate([np.diff(_business_days(run)) for run in runs])
+    num_weekends = int(np.sum(elapsed > jumps))
+    is_daily = bool(np.all(jumps > 0)) and np.median(jumps) == 1
+    return BusinessDays() if is_daily and num_weekends >= FEWEST_WEEKENDS else None
+
+
+def _business_days(stamps: np.ndarray) -> np.ndarray:
+    return np.busday_count(np.datetime64("1970-01-01", "D"), _weekday_before(stamps))
+
+
+def _usual_day(stamps: np.ndarray) -> int:
+    """The day of the month on which most stamps lie; 31 if all are at the end of theirs."""
+    days, lengths = _day_of_month(stamps), _month_length(_month(stamps))
+    if np.all(days == lengths):
+        return 31
+    last = int(days.max())  # the 30th, of which February has none
+    if np.all(days == np.minimum(last, lengths)):
+        return last
+    return int(np.argmax(np.bincount(days)))
+
+
+def _month(stamps: np.ndarray) -> np.ndarray:
+    """The number of months since 1970 began."""
+    return stamps.astype("datetime64[us]").astype("datetime64[M]").astype(np.int64)
+
+
+def _first_day(months: np.ndarray) -> np.ndarray:
+    """The first day of each month, as a number of days since 1970 began."""
+    return months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
+
+
+def _month_length(months: np.ndarray) -> np.ndarray:
+    return _first_day(months + 1) - _first_day(months)
+
+
+def _day_of_month(stamps: np.ndarray) -> np.ndarray:
+    return stamps // DAY - _first_day(_month(stamps)) + 1
+
+
+def _weekday_before(stamps: np.ndarray) -> np.ndarray:
+    days = stamps.astype("datetime64[us]").astype("datetime64[D]")
+    return np.busday_offset(days, 0, roll="backward")

@@ -1,0 +1,116 @@
+"""Which columns of a table tell its time: by their names, and by what they hold."""
+
+from collections.abc import Container, Sequence
+from typing import Any
+
+import numpy as np
+
+from varfilter.data.tables.columns import groups
+from varfilter.data.tables.files import Columns
+from varfilter.data.tables.grid import Clock, clock_of
+from varfilter.data.tables.parts import Part, find_parts, join_parts
+
+TIME_NAMES = ("time", "timestamp", "date", "datetime")
+# What an index without a name is called: in files, by pandas when it reads one, and in frames.
+UNNAMED = ("", "Unnamed: 0", "index")
+
+
+def under_own_name(name: Any, names: Container[str]) -> Any:
+    """The name of a column; of an index without one, what it is called among these."""
+    if name not in UNNAMED or name in names:
+        return name
+    return next((other for other in UNNAMED if other in names), name)
+
+
+def clock_named(columns: Columns, time: Any) -> Clock | None:
+    """The clock of a column, or of several with commas between them; None if they are not there.
+
+    `time` is False where rows are steps.
+    """
+    if time is False:
+        return Clock(None)
+    if not isinstance(time, str):
+        return None
+    if time in columns:
+        return clock_of(time, columns[time])
+    names = [name.strip() for name in time.split(",")]
+    if len(names) < 2 or any(name not in columns for name in names):
+        return None
+    parts = find_parts(columns, names)
+    if len(parts) < len(names):
+        raise ValueError(
+            f"`time` names the columns {', '.join(names)}, which do not tell a time together. Give"
+            " year and quarter, or year, month, day, hour and minute as far as they go, in whole"
+            " numbers."
+        )
+    return _clock_of_parts(parts)
+
+
+def find_clock(columns: Columns, free: Sequence[str], sequence: str | None) -> Clock:
+    """The clock of the `free` columns, by what they are called and what they hold.
+
+    A column of dates or one with a name such as `time`; else columns named year, month and so on.
+    """
+    time = _obvious_time(columns, free)
+    if time is None:
+        clock = _obvious_parts(columns, free, sequence)
+        if clock is not None:
+            return clock
+        time = _decimal_years(columns, free)
+    return Clock(None) if time is None else clock_of(time, columns[time])
+
+
+def _obvious_time(columns: Columns, free: Sequence[str]) -> str | None:
+    """The only column that holds dates or has such a name, or that does both; or none.
+
+    `T` may be a temperature: of the short names only the small letter counts.
+    """
+    named = [name for name in free if name == "t" or name.lower() in TIME_NAMES]
+    readable = [name for name in named if columns[name].form in ("number", "time")]
+    dates = [name for name in free if columns[name].form == "time"]
+    # One that cannot be read is reported, unless another takes its place.
+    found = list(dict.fromkeys(readable + dates)) or named
+    if len(found) > 1:
+        both = [name for name in readable if name in dates]
+        found = both if len(both) == 1 else found
+    if len(found) > 1:
+        listed = ", ".join(repr(name) for name in found)
+        raise ValueError(
+            f"`time` is not given, and the columns {listed} may all be it. Name one, or give"
+            " `time=False` if rows are steps."
+        )
+    return found[0] if found else None
+
+
+def _clock_of_parts(parts: tuple[Part, ...]) -> Clock:
+    has_hours = any(word == "hour" for _, word, _ in parts)
+    return Clock(", ".join(name for name, _, _ in parts), True, "us" if has_hours else "D", parts)
+
+
+def _obvious_parts(columns: Columns, free: Sequence[str], sequence: str | None) -> Clock | None:
+    """The clock of columns named year, month and so on, if they tell the time.
+
+    A year alone that most rows share with others is one of their properties.
+    """
+    parts = find_parts(columns, free)
+    if not parts:
+        return None
+    if len(parts) == 1:
+        years = join_parts(columns, parts).values.astype(np.int64)
+        codes = np.zeros(len(years), np.int64)
+        if sequence is not None:
+            codes = groups("sequence", sequence, columns[sequence])[0]
+        num_distinct = len(np.unique(np.stack([codes, years]), axis=1).T)
+        if len(years) >= 2 * num_distinct:
+            return None
+    return _clock_of_parts(parts)
+
+
+def _decimal_years(columns: Columns, free: Sequence[str]) -> str | None:
+    """The column named year that holds numbers such as 1958.25, each once."""
+    found = [name for name in free if name.lower() == "year" and columns[name].form == "number"]
+    if len(found) != 1:
+        return None
+    values = columns[found[0]].values
+    is_time = np.isfinite(values).all() and len(np.unique(values)) == len(values)
+    return found[0] if is_time and np.any(values != np.round(values)) else None

@@ -1,0 +1,121 @@
+"""Rows as a table of the user's kind: a pandas or polars frame, or arrays by name.
+
+What the user knows a row by, its index, its time and its sequence, comes back as it went in.
+"""
+
+import datetime as dt
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from varfilter.data.tables.schema import TableSchema
+from varfilter.data.tables.times import UNNAMED, under_own_name
+from varfilter.media.formats import Row, as_columns
+
+
+def frame_like(
+    frame: Any, rows: Iterable[Row], schema: TableSchema, *, is_aligned: bool = False
+) -> Any:
+    """The rows as a polars or pandas frame if `frame` is one, else as arrays by name.
+
+    With `is_aligned` they are those of `frame`, in its order: its columns of time and sequence are
+    taken over, and the index of a pandas frame. Else a time, and an index of times, have the type,
+    the zone and the name that they have there.
+    """
+    columns: dict[str, np.ndarray] = as_columns(rows)
+    library = type(frame).__module__.split(".")[0]
+    is_aligned = is_aligned and schema.layout.long is None
+    if library == "polars":
+        return _polars(frame, columns, schema, is_aligned=is_aligned)
+    if library == "pandas":
+        return _pandas(frame, columns, schema, is_aligned=is_aligned)
+    if is_aligned and isinstance(frame, Mapping):
+        for name, ours in _own(schema, frame).items():
+            columns[ours] = np.asarray(frame[name])
+    return columns
+
+
+def _own(schema: TableSchema, names: Iterable[str]) -> dict[str, str]:
+    """Which of the names are of columns of time and sequence, and what they are called in rows."""
+    names = set(names)
+    found: dict[str, str] = {}
+    for name in schema.layout.clock.columns:
+        here = under_own_name(name, names)
+        found[here] = "time" if name in UNNAMED else name
+    if schema.sequence is not None:
+        found[schema.sequence] = schema.sequence
+    return {name: ours for name, ours in found.items() if name in names}
+
+
+def _polars(
+    frame: Any, columns: dict[str, np.ndarray], schema: TableSchema, *, is_aligned: bool
+) -> Any:
+    import polars
+
+    frame = frame.collect() if hasattr(frame, "collect") else frame
+    frame = frame if hasattr(frame, "get_column") else frame.to_frame()
+    made = polars.DataFrame(columns)
+    for name, ours in _own(schema, frame.columns).items():
+        given = frame.get_column(name)
+        if is_aligned:
+            made = made.with_columns(given.alias(ours))
+            continue
+        series, zone = made.get_column(ours), getattr(given.dtype, "time_zone", None)
+        if zone is not None:
+            series = series.cast(polars.Datetime("us", "UTC")).dt.convert_time_zone(zone)
+            if (given.dt.time() == dt.time()).all():  # days there, whatever their hour is in UTC
+                series = series.dt.replace_time_zone(None).dt.round("1d")
+                series = series.dt.replace_time_zone(zone, ambiguous="earliest")
+        elif given.dtype in (polars.Date, polars.Datetime) or given.dtype.is_integer():
+            series = series.cast(given.dtype)
+        made = made.with_columns(series)
+    return made
+
+
+def _pandas(
+    frame: Any, columns: dict[str, np.ndarray], schema: TableSchema, *, is_aligned: bool
+) -> Any:
+    import pandas
+
+    made = pandas.DataFrame(columns)
+    given = {name: frame[name] for name in getattr(frame, "columns", ())}
+    index = frame.index
+    levels = {
+        _level_name(index, i): index.get_level_values(i).to_series()
+        for i in range(index.nlevels)
+        if index.names[i] is not None or index.get_level_values(i).dtype.kind == "M"
+    }
+    own = _own(schema, [*given, *levels])
+    if is_aligned:
+        for name, ours in own.items():
+            if name in given:
+                made[ours] = given[name].array
+        made = made.drop(columns=[ours for name, ours in own.items() if name in levels])
+        return made.set_index(index)
+    for name, ours in own.items():
+        made[ours] = _typed(made[ours], (given | levels)[name])
+    if not levels or any(name not in own for name in levels) or len(levels) < index.nlevels:
+        return made
+    return made.set_index([own[name] for name in levels]).rename_axis(list(index.names))
+
+
+def _level_name(index: Any, level: int) -> str:
+    """What a level of an index is called as a column, as pandas does when it makes it one."""
+    if index.names[level] is not None:
+        return str(index.names[level])
+    return "index" if index.nlevels == 1 else f"level_{level}"
+
+
+def _typed(series: Any, given: Any) -> Any:
+    """A column of times or names with the type that it had in the user's frame."""
+    if given.dtype.kind == "M":
+        zone = getattr(given.dt, "tz", None)
+        if zone is None:
+            return series
+        series = series.dt.tz_localize("UTC").dt.tz_convert(zone)
+        if (given == given.dt.normalize()).all():  # days there, whatever their hour is in UTC
+            days = series.dt.tz_localize(None).dt.round("D")
+            series = days.dt.tz_localize(zone, ambiguous=np.ones(len(days), bool))
+        return series
+    return series.astype(given.dtype) if given.dtype.kind in "iu" else series

@@ -1,0 +1,366 @@
+"""A linear state-space model of a table: what a model that is learned must be better than.
+
+It is `LinearGaussian`, learned by its exact likelihood, of the columns as the run's own model is
+told of them: of y, a column or its logarithm, in units of its usual change where it moves on. Each
+column i has a level l and a latent s beside it, so that it starts as
+
+    l' = f l + b + s / 2 + noise,   s' = s / 2 + noise,   y = l + noise,
+
+with f = 1 for a column that moves on, else its autocorrelation. All else is learned: what columns
+say of each other, what known inputs do to levels and values, and the noises; but not that changes
+depend on the level of a column that moves on, since it soon lies where no training row did.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array
+
+from varfilter._programs import kept_jit
+from varfilter.data.continued import Continued
+from varfilter.data.dataset import Dataset, Transform
+from varfilter.inference.gradient import descend
+from varfilter.media.naive import gaussian_predictions
+from varfilter.models import LinearGaussian
+from varfilter.training.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
+from varfilter.training.predictive_scores import LEVELS, Predictions, origins
+
+# With more columns, an exact likelihood takes longer than all the rest.
+MOST_COLUMNS = 24
+# How it is learned: updates, each by so many windows of so many steps.
+NUM_UPDATES, NUM_WINDOWS, WINDOW = 250, 16, 48
+UPDATES_PER_DISPATCH = 25
+LEARNING_RATE = 0.03
+# The standard deviation of a parameter about where it starts, before the training rows are seen;
+# of what columns say of each other it is less by the root of their number.
+PRIOR_STD = 0.3
+# Lengths that sequences are filled up to, so that few programs are compiled.
+ROUNDED = 128
+
+
+class Units(NamedTuple):
+    """How the columns are told: y = log x or x, over `unit`, by column."""
+
+    is_log: np.ndarray
+    moves: np.ndarray
+    unit: np.ndarray
+    drift: np.ndarray
+    is_binary: np.ndarray
+
+    @staticmethod
+    def of(dataset: Dataset) -> "Units":
+        """Those that the run's own model has."""
+        told = [family.transform or Transform() for family in dataset.families]
+        moves = np.array([each.change_scale is not None for each in told])
+        unit = np.array([(each.log_scale or 1.0) * (each.change_scale or 1.0) for each in told])
+        drift = np.array([each.drift / (each.change_scale or 1.0) for each in told])
+        is_log = np.array([each.log_scale is not None for each in told])
+        is_binary = np.array([family.is_binary for family in dataset.families])
+        return Units(is_log, moves, unit, drift, is_binary)
+
+    def told(self, xs: np.ndarray) -> np.ndarray:
+        """Observations in the units of the linear model."""
+        xs = np.asarray(xs, np.float64)
+        tiny = float(np.finfo(np.float32).tiny)
+        return np.where(self.is_log, np.log(np.where(self.is_log, np.fmax(xs, tiny), 1.0)), xs) / (
+            self.unit
+        )
+
+
+def linear_start(dataset: Dataset) -> LinearGaussian:
+    """The model before it has learned anything but autocorrelations."""
+    units, size = Units.of(dataset), dataset.num_elements
+    sequences = [units.told(dataset.observations(np.asarray(rows))) for rows in dataset.train]
+    seen = np.concatenate(sequences)
+    mean, variance = np.nanmean(seen, axis=0), np.maximum(np.nanvar(seen, axis=0), 1e-3)
+    factor = np.where(units.moves, 1.0, _autocorrelation(sequences, mean))
+    # What a step adds: 1 to a level that moves on, in its units; else what its factor leaves.
+    new = np.where(units.moves, 1.0, variance * (1.0 - factor**2))
+    zeros = np.zeros((size, size))
+    transition = np.block([[np.diag(factor), 0.5 * np.eye(size)], [zeros, 0.5 * np.eye(size)]])
+    offset = np.where(units.moves, units.drift, mean * (1.0 - factor))
+    # Compiled: one operation after another, its factorisations take seconds.
+    return eqx.filter_jit(LinearGaussian)(
+        transition=_floats(transition),
+        process_covariance=_floats(np.diag(np.concatenate([0.5 * new, 0.3 * new]))),
+        transition_bias=_floats(np.concatenate([offset, np.zeros(size)])),
+        loading=_floats(np.concatenate([np.eye(size), zeros], axis=1)),
+        noise_covariance=_floats(np.diag(0.25 * new)),
+        initial_mean=_floats(np.concatenate([mean, np.zeros(size)])),
+        initial_covariance=_floats(np.diag(np.concatenate([variance, 0.3 * new]))),
+        input_size=dataset.input_size,
+    )
+
+
+def fit_linear(dataset: Dataset, *, num_updates: int = NUM_UPDATES) -> LinearGaussian:
+    """Learn the model from the training rows, by its exact likelihood; the same each time.
+
+    A Gaussian about the start holds the parameters of small tables back.
+    """
+    start, units = linear_start(dataset), Units.of(dataset)
+    sequences = [
+        units.told(dataset.observations(np.asarray(rows))).astype(np.float32)
+        for rows in dataset.train
+    ]
+    # Of a Gaussian prior, as a part of the loss of a step.
+    pull = 1.0 / (PRIOR_STD**2 * max(sum(map(len, sequences)), 1))
+    optimizer = optax.chain(
+        optax.clip_by_global_norm(10.0),
+        optax.adam(optax.cosine_decay_schedule(LEARNING_RATE, num_updates)),
+    )
+    model, state, free = start, optimizer.init(eqx.filter(start, eqx.is_array)), _free(start, units)
+    random = np.random.default_rng(0)
+    for begin in range(0, num_updates, UPDATES_PER_DISPATCH):
+        count = min(UPDATES_PER_DISPATCH, num_updates - begin)
+        batches = [_windows(dataset, sequences, random) for _ in range(count)]
+        batches = jax.tree.map(lambda *each: np.stack(each), *batches)
+        model, state = _updated(optimizer, model, state, start, free, units.moves, pull, batches)
+    return model
+
+
+def _free(start: LinearGaussian, units: Units) -> LinearGaussian:
+    """1 for each parameter that is learned, and 0 for those that stay as they are.
+
+    Changes do not depend on levels that move on, and those are seen as they are. The noise of a
+    column is its own, and of a beginning nothing is learned.
+    """
+    ones: Any = jax.tree.map(lambda leaf: np.ones(leaf.shape, np.float32), start)
+    levels = np.concatenate([units.moves, np.zeros(len(units.moves), bool)])
+    ones = eqx.tree_at(
+        lambda m: (m.transition, m.loading, m.noise.factor),
+        ones,
+        (
+            np.where(levels, 0.0, ones.transition).astype(np.float32),
+            np.where(levels, 0.0, ones.loading).astype(np.float32),
+            np.eye(len(units.moves), dtype=np.float32),
+        ),
+    )
+    return eqx.tree_at(lambda m: m.initial, ones, jax.tree.map(np.zeros_like, ones.initial))
+
+
+@eqx.filter_jit
+def _updated(
+    optimizer: optax.GradientTransformation,
+    model: LinearGaussian,
+    state: Any,
+    start: LinearGaussian,
+    free: LinearGaussian,
+    moves: Any,
+    pull: float,
+    batches: Any,
+) -> tuple[LinearGaussian, Any]:
+    """Some updates, a batch each, in one program."""
+
+    def loss(model: LinearGaussian, batch: tuple[Any, Any, Any]) -> Array:
+        xs, us, mask = batch
+        evidence = jax.vmap(lambda xs, us: log_evidences(model, xs, us, moves))(xs, us)
+        apart = jax.tree.map(lambda p, s: jnp.sum((p - s) ** 2), model, start)
+        between = apart.transition + apart.loading + apart.process.factor
+        prior = 0.5 * pull * (sum(jax.tree.leaves(apart)) + (xs.shape[-1] - 1) * between)
+        # The first row of a window is conditioned on, and not scored.
+        later = mask[:, 1:].astype(evidence.dtype)
+        return prior - jnp.sum(later * evidence[:, 1:]) / jnp.maximum(jnp.sum(later), 1.0)
+
+    def step(carry: tuple[Any, Any], batch: Any) -> tuple[tuple[Any, Any], None]:
+        model, state = carry
+        gradient = jax.grad(loss)(model, batch)
+        gradient = jax.tree.map(lambda g, f: jnp.nan_to_num(g * f), gradient, free)
+        updates, state = descend(optimizer, gradient, state, model)
+        return (optax.apply_updates(model, updates), state), None
+
+    return jax.lax.scan(step, (model, state), batches)[0]
+
+
+def log_evidences(
+    model: LinearGaussian,
+    xs: Array,
+    us: Array,
+    moves: Any,
+) -> Array:
+    """log p(x_t | x_<t) of each step, by the Kalman filter in its form for one column at a time.
+
+    The noise of each column is its own, so that they can be taken in one after another (Durbin and
+    Koopman 2012, 6.4): nothing is factorised, what is missing is left out, and the program is
+    small. `KalmanFilter` says the same, and takes a minute to compile with its gradient.
+    """
+    return _filtered(model, xs, us, moves)[2]
+
+
+def _filtered(model: LinearGaussian, xs: Array, us: Array, moves: Any) -> tuple[Array, ...]:
+    """(mean and covariance of z_t before x_t was seen, log p(x_t | x_<t)) of each step."""
+    noise, process = model.noise.variance, model.process.covariance
+
+    def take(carry: tuple[Array, Array], part: tuple[Array, ...]) -> Any:
+        mean, covariance = carry
+        x, offset, row, variance = part
+        seen = ~jnp.isnan(x)
+        along = covariance @ row
+        spread = row @ along + variance
+        error = jnp.where(seen, x, 0.0) - row @ mean - offset
+        gain = jnp.where(seen, along / spread, 0.0)
+        score = -0.5 * (error**2 / spread + jnp.log(2 * np.pi * spread))
+        after = mean + gain * error, covariance - gain[:, None] * along[None, :]
+        return after, jnp.where(seen, score, 0.0)
+
+    def step(carry: tuple[Array, Array], x_and_u: tuple[Array, Array]) -> Any:
+        x, u = x_and_u
+        mean, covariance = carry
+        mean = mean + model.transition_input @ u
+        offset = model.noise.mean + model.loading_input @ u
+        parts = x, offset, model.loading, noise
+        (after, left), scores = jax.lax.scan(take, (mean, covariance), parts)
+        after = model.transition @ after + model.process.mean
+        left = model.transition @ left @ model.transition.T
+        left = 0.5 * (left + left.T) + process
+        return (after, left), (mean, covariance, jnp.sum(scores))
+
+    # A level that moves on begins where it was first seen.
+    first, size = xs[0], xs.shape[1]
+    begins = moves & ~jnp.isnan(first)
+    mean = model.initial.mean.at[:size].set(
+        jnp.where(begins, jnp.where(begins, first, 0.0), model.initial.mean[:size])
+    )
+    kept = jnp.concatenate([~begins, jnp.ones_like(begins)])
+    covariance = jnp.where(kept[:, None] & kept[None, :], model.initial.covariance, 0.0)
+    covariance = covariance + jnp.diag(jnp.where(kept, 0.0, jnp.diagonal(process)))
+    return jax.lax.scan(step, (mean, covariance), (xs, us))[1]
+
+
+def _windows(
+    dataset: Dataset, sequences: list[np.ndarray], random: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(xs, us, mask) of windows, each as likely to hold one training step as another."""
+    lengths = np.array([len(each) for each in sequences])
+    chosen = random.choice(len(sequences), NUM_WINDOWS, p=lengths / lengths.sum())
+    size = dataset.num_elements
+    xs = np.full((NUM_WINDOWS, WINDOW, size), np.nan, np.float32)
+    us = np.zeros((NUM_WINDOWS, WINDOW, dataset.input_size), np.float32)
+    mask = np.zeros((NUM_WINDOWS, WINDOW), bool)
+    for row, number in enumerate(chosen):
+        begin = int(random.integers(0, max(lengths[number] - WINDOW, 0) + 1))
+        part = sequences[number][begin : begin + WINDOW]
+        xs[row, : len(part)], mask[row, : len(part)] = part, True
+        if dataset.input_names:
+            us[row, : len(part)] = dataset.inputs["train"][int(number)][begin : begin + WINDOW]
+    return xs, us, mask
+
+
+def linear_predictions(
+    model: LinearGaussian,
+    dataset: Dataset,
+    sequences: Sequence[Continued],
+    horizon: int,
+    every: int,
+) -> Predictions:
+    """What the model predicts `horizon` steps ahead, exactly, and how well."""
+    units = Units.of(dataset)
+    parts = []
+    for sequence in sequences:
+        places = origins(sequence, horizon, every)
+        if len(places):
+            mean, variance = _ahead(model, units, sequence, places, horizon)
+            values = sequence.xs[places + horizon - 1].astype(np.float64)
+            parts.append(_in_columns(dataset, units, values, mean, variance))
+    return Predictions.joined(parts)
+
+
+def _ahead(
+    model: LinearGaussian,
+    units: Units,
+    sequence: Continued,
+    places: np.ndarray,
+    horizon: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The mean and the variance of y, `horizon` steps after each place was reached."""
+    length = -(-len(sequence) // ROUNDED) * ROUNDED
+    xs = np.full((length, sequence.xs.shape[1]), np.nan, np.float32)
+    xs[: len(sequence)] = units.told(sequence.xs)
+    us = np.zeros((length, model.input_size), np.float32)
+    if sequence.us is not None:
+        us[: len(sequence)] = sequence.us
+    means, covariances, _ = _kept_filtered(model, jnp.asarray(xs), jnp.asarray(us), units.moves)
+    mean = np.asarray(means, np.float64)[places]
+    covariance = np.asarray(covariances, np.float64)[places]
+    parameters = [model.transition, model.process.covariance, model.loading, model.noise.covariance]
+    a, q, c, r = (np.asarray(each, np.float64) for each in parameters)
+    b, d = np.asarray(model.process.mean, np.float64), np.asarray(model.noise.mean, np.float64)
+    by_input = np.asarray(model.transition_input, np.float64)
+    for step in range(1, horizon):
+        mean = mean @ a.T + b + us[places + step].astype(np.float64) @ by_input.T
+        covariance = a @ covariance @ a.T + q
+    last = us[places + horizon - 1].astype(np.float64)
+    expected = mean @ c.T + d + last @ np.asarray(model.loading_input, np.float64).T
+    variance = np.einsum("ij,njk,ik->ni", c, covariance, c) + np.diagonal(r)
+    return expected, variance
+
+
+def _in_columns(
+    dataset: Dataset, units: Units, xs: np.ndarray, mean: np.ndarray, variance: np.ndarray
+) -> Predictions:
+    """Gaussians of y as predictions of x; what is a logarithm there is log-normal here."""
+    mean, spread = mean * units.unit, np.sqrt(variance) * units.unit
+    # Of a line, the share of ones is a guess near its ends.
+    centre = np.where(units.is_binary, np.clip(mean, 0.02, 0.98), mean)
+    found = gaussian_predictions(dataset, xs, centre, spread)
+    if not units.is_log.any():
+        return found
+    log = log_normal_predictions(xs, mean, spread)
+    choice = [np.where(units.is_log, a, b) for a, b in zip(log, found, strict=True)]
+    return Predictions(*choice)
+
+
+def log_normal_predictions(xs: np.ndarray, mean: np.ndarray, spread: np.ndarray) -> Predictions:
+    """The scores of a log-normal; its CRPS is that of Baran and Lerch (2015)."""
+    from scipy.special import ndtr, ndtri
+
+    tiny = float(np.finfo(np.float32).tiny)
+    log_x = np.log(np.fmax(xs, tiny))
+    z = (log_x - mean) / spread
+    nats = 0.5 * z**2 + np.log(spread) + 0.5 * np.log(2 * np.pi) + log_x + 0.0 * xs
+    # Beyond this a mean is infinite in any unit.
+    expected = np.exp(np.minimum(mean + 0.5 * spread**2, 80.0))
+    crps = xs * (2 * ndtr(z) - 1) - 2 * expected * (
+        ndtr(z - spread) + ndtr(spread / np.sqrt(2)) - 1
+    )
+    edges = [np.exp(np.minimum(mean + ndtri(level) * spread, 80.0)) for level in LEVELS]
+    return Predictions(xs, expected, nats, crps, np.stack(edges))
+
+
+def kept_linear(path: Path, dataset: Dataset) -> LinearGaussian:
+    """The model that was learned before and is at `path`; or learned now, and put there.
+
+    One of other data than these, or a damaged one, is learned anew.
+    """
+    data = dataset.sha256()
+    try:
+        found = load_checkpoint(path, linear_start(dataset))
+        if found.manifest.get("data_sha256") == data:
+            return found.state
+    except (ValueError, OSError):
+        pass
+    model = fit_linear(dataset)
+    save_checkpoint(path, Checkpoint(model, NUM_UPDATES, {"data_sha256": data}))
+    return model
+
+
+def _autocorrelation(sequences: list[np.ndarray], mean: np.ndarray) -> np.ndarray:
+    """What is left of a deviation from the mean a step later, by column."""
+    before = np.concatenate([xs[:-1] - mean for xs in sequences])
+    after = np.concatenate([xs[1:] - mean for xs in sequences])
+    both = ~np.isnan(before) & ~np.isnan(after)
+    product = np.sum(np.where(both, before * after, 0.0), axis=0)
+    square = np.sum(np.where(both, before**2, 0.0), axis=0)
+    return np.clip(product / np.maximum(square, 1e-12), -0.9, 0.98)
+
+
+def _floats(values: np.ndarray) -> np.ndarray:
+    return values.astype(np.float32)
+
+
+_kept_filtered = kept_jit(_filtered)

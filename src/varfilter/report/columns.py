@@ -1,0 +1,127 @@
+"""What a report says of the columns of a table: scores beside the references, and a forecast."""
+
+import html
+from collections.abc import Mapping
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from varfilter._text import count
+from varfilter.data.continued import continued
+from varfilter.data.dataset import Dataset
+from varfilter.filters import AbstractFilter
+from varfilter.model import AbstractModel
+from varfilter.plots.columns import FAN_LEVELS, Fan
+from varfilter.plots.page import table
+from varfilter.prediction import forecast
+from varfilter.training.predictive_scores import belief_before
+
+ABOUT = (
+    "RMSE and CRPS (the continuous ranked probability score) in the column's own units; the log"
+    " score is -log p of a value, in nats of the model's units, “all” is their sum in a step. Lower"
+    " is better, the best log score of each column stands out. 50% and 90%: how many of the values"
+    " lay inside of such bands; a column of 0 and 1 has none. All have predicted the same values,"
+    " told of all rows before them."
+)
+# Steps before a forecast that are drawn, for each that is forecast.
+BEFORE = 3
+FEWEST_BEFORE = 30
+
+
+def comparison_tables(compared: Mapping[str, Any]) -> list[str]:
+    """The HTML of a table for each horizon, with a row for each predictor of each column."""
+    parts = []
+    for horizon in compared["horizons"]:
+        ahead = "One step ahead" if horizon == 1 else f"{horizon} steps ahead"
+        steps = f"{count(compared['num_steps'], 'step')} of {compared['split']}"
+        every = compared["forecast_every"]
+        begun = f", from every {every}th" if horizon > 1 and every > 1 else ""
+        parts.append(f"<p><b>{ahead}</b>, {html.escape(steps)}{begun}:</p>")
+        parts.append(_table(compared, str(horizon)))
+    notes = " ".join(html.escape(text) for text in (ABOUT, *compared["notes"]))
+    return [*parts, f'<p class="note">{notes}</p>']
+
+
+def _table(compared: Mapping[str, Any], horizon: str) -> str:
+    by_predictor = {name: each[horizon] for name, each in compared["columns"].items()}
+    rows, best_rows = [], []
+    for column in next(iter(by_predictor.values())):
+        best = min(each[column]["nats"] for each in by_predictor.values())
+        for predictor, scores in by_predictor.items():
+            own = scores[column]
+            if own["nats"] == best:
+                best_rows.append(len(rows))
+            numbers = [f"{own[name]:.4g}" for name in ("rmse", "nats", "crps")]
+            shares = [own[name] for name in ("within_50", "within_90")]
+            shown = ["-" if each is None else f"{each:.0%}" for each in shares]
+            rows.append([column, predictor, *numbers, *shown])
+    totals = {name: each[horizon] for name, each in compared["nats"].items()}
+    for predictor, nats in totals.items():
+        if nats == min(totals.values()):
+            best_rows.append(len(rows))
+        rows.append(["all", predictor, "", f"{nats:.4g}", "", "", ""])
+    head = ["column", "predictor", "RMSE", "log score", "CRPS", "50%", "90%"]
+    return table(head, rows, highlighted=best_rows)
+
+
+def middle_fan(
+    filter: AbstractFilter,
+    model: AbstractModel,
+    dataset: Dataset,
+    split: str,
+    number: int,
+    horizon: int,
+    key: PRNGKeyArray,
+    *,
+    num_samples: int = 256,
+) -> Fan | None:
+    """Forecast from the middle of a sequence of a split; None if it is shorter than the horizon."""
+    found = continued(dataset, split, numbers=[number])
+    if not found or len(found[0]) - found[0].begin < horizon:
+        return None
+    sequence = found[0]
+    middle = (sequence.begin + len(sequence)) // 2
+    place = min(max(middle, sequence.begin), len(sequence) - horizon)
+    belief = belief_before(filter, model, sequence, place, key, num_samples=num_samples)
+    us = None if sequence.us is None else jnp.asarray(sequence.us[place : place + horizon])
+    ahead = forecast(
+        filter, model, belief, horizon, key, us=us, num_samples=num_samples, levels=FAN_LEVELS
+    )
+    first = max(place - max(BEFORE * horizon, FEWEST_BEFORE), 0)
+    # Counted in the sequence of the split, as everywhere: rows before it have numbers below 0.
+    num_own = len(dataset.split(split)[number])
+    return Fan(
+        sequence.name,
+        first - (len(sequence) - num_own),
+        sequence.xs[first : place + horizon],
+        np.asarray(ahead.quantiles),
+        None if sequence.times is None else sequence.times[first : place + horizon],
+    )
+
+
+def forecast_numbers(fan: Fan) -> dict[str, Any]:
+    """Where the drawn forecast begins, how far it reaches, and how much of what came is inside."""
+    within_50, within_90 = fan.shares()
+    return {
+        "name": fan.name,
+        "first_step": fan.first + len(fan.xs) - fan.horizon,
+        "horizon": fan.horizon,
+        "within_50": within_50,
+        "within_90": within_90,
+    }
+
+
+def forecast_caption(numbers: Mapping[str, Any]) -> str:
+    """What the figure of a forecast shows."""
+    text = (
+        f"{numbers['name']}: a forecast of {count(numbers['horizon'], 'step')} from before step"
+        f" {numbers['first_step']}, which is the middle of the sequence, beside what came."
+    )
+    if numbers["within_90"] is None:
+        return text
+    return (
+        f"{text} Of all values, {numbers['within_90']:.0%} lay inside of the bands of 90%, and"
+        f" {numbers['within_50']:.0%} inside of those of 50%."
+    )

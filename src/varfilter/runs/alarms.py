@@ -1,0 +1,187 @@
+"""Alarms: which steps are too rare for healthy ones, which columns caused it, what was expected.
+
+How rare a step is, the calibration says, which is made once of the validation part of a run's data
+and kept in its folder.
+"""
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import jax
+import numpy as np
+
+from varfilter.data.dataset import Dataset
+from varfilter.media import NewSequence
+from varfilter.media.rows import Alarms, Filtering
+from varfilter.runs.calibration import (
+    FEWEST_VALUES,
+    Calibration,
+    keep_calibration,
+    known_calibration,
+)
+from varfilter.runs.run import Run
+
+if TYPE_CHECKING:
+    from varfilter.runs.applied import AppliedRun
+
+# The part of healthy steps that may raise an alarm, unless another is asked for.
+DEFAULT_RATE = 0.001
+# How many columns the cause of an alarm names.
+MOST_NAMED = 3
+# How many validated steps say what is healthy: more would take longer than they are worth.
+MOST_CALIBRATED = 10_000
+
+
+@dataclass(frozen=True)
+class AlarmRule:
+    """An alarm where a step is so surprising that a part `rate` of healthy ones would be."""
+
+    calibration: Calibration
+    rate: float
+    dataset: Dataset
+
+    def judged(self, filtering: Filtering) -> Filtering:
+        """What was filtered, with its alarms; each step is judged by itself."""
+        columns = filtering.columns
+        assert columns is not None
+        p_values, alone, given = self.calibration.judged(columns)
+        flags = p_values <= self.rate
+        named, causes = np.zeros(alone.shape, bool), [""] * len(flags)
+        for t in np.flatnonzero(flags).tolist():
+            found = self._causing(columns.given[t], alone[t], given[t])
+            causes[t], named[t, found] = self._cause(filtering, t, found, alone[t], given[t]), True
+        return replace(filtering, alarms=Alarms(p_values, flags, np.array(causes, str), named))
+
+    @property
+    def note(self) -> str | None:
+        """That a rate is smaller than one in all steps that were validated; None if it is not."""
+        count = self.calibration.num_steps
+        if self.rate * count >= 1.0:
+            return None
+        return (
+            f"`alarm_rate` is {self.rate:g}, less than one in the {count:,} steps that alarms were"
+            " calibrated on: what is so rare was never seen, and its tail is extrapolated. For a"
+            f" rate that was seen, give {1 / count:.2g} or more, or train with more rows."
+        )
+
+    def _causing(self, nats: np.ndarray, alone: np.ndarray, given: np.ndarray) -> list[int]:
+        """The columns that caused the alarm of a step, first the one with the most against it.
+
+        A column beside one that is wrong seems wrong itself, given that one. So the first is the
+        one that its past and the others say the most against, in nats; and others are named for
+        their own past alone.
+        """
+        by_others = np.nanmin(given) <= np.nanmin(alone)
+        first = int(np.nanargmax(nats) if by_others else np.nanargmin(alone))
+        return [first, *(int(i) for i in np.argsort(alone) if alone[i] <= self.rate and i != first)]
+
+    def _cause(
+        self, filtering: Filtering, t: int, found: list[int], alone: np.ndarray, given: np.ndarray
+    ) -> str:
+        """What these columns were, and what was expected of them."""
+        columns = filtering.columns
+        assert columns is not None
+        texts = []
+        for place, i in enumerate(found[:MOST_NAMED]):
+            is_given = place == 0 and given[i] <= alone[i]
+            band = (columns.band_given if is_given else columns.band)[t, i]
+            text = self._expected(i, *map(float, (filtering.rows[t, i], *band)))
+            texts.append(f"{text} by the other columns" if is_given else text)
+        more = len(found) - len(texts)
+        return "; ".join([*texts, f"{more} more"] if more else texts)
+
+    def _expected(self, column: int, value: float, low: float, high: float) -> str:
+        name, family = self.dataset.column_families[column]
+        # As many digits as tell the ends of the band apart.
+        width = high - low
+        digits = 0 if family.has_levels or not width > 0 else 1 - int(np.floor(np.log10(width)))
+        shown = [_number(each, digits) for each in (value, low, high)]
+        band = shown[1] if shown[1] == shown[2] else f"{shown[1]} to {shown[2]}"
+        return f"{name}: {shown[0]}, expected {band}"
+
+
+def with_alarms(
+    run: Run, applied: "AppliedRun", rate: float | None = None, dataset: Dataset | None = None
+) -> "AppliedRun":
+    """The same with alarms at this rate, by what is healthy in the run's validation data.
+
+    They are those of `dataset`, or read again; a warning says so where they are not at hand, and
+    were not before.
+    """
+    asked = require_rate(rate)
+    if not (asked and applied.surprises):
+        return applied
+    known = known_calibration(run.folder, applied.settings, applied.step)
+    reason = "Too few steps of it were observed."
+    if known is None:
+        try:
+            dataset = run.dataset if dataset is None else dataset
+        except (ValueError, OSError) as error:
+            reason = f"{str(error).partition('. ')[0].rstrip('.')}."
+        else:
+            known = calibrated(run, applied, dataset)
+    if known is None:
+        warnings.warn(
+            "There are no alarms: they are set by the validation part of the run's data, for the"
+            f" trajectories and draws that are asked for. {reason}",
+            stacklevel=3,
+        )
+        return applied
+    rule = AlarmRule(known, asked, applied.dataset)
+    if rate is not None and rule.note is not None:
+        warnings.warn(rule.note, stacklevel=3)
+    return replace(applied, alarms=rule)
+
+
+def calibrated(run: Run, applied: "AppliedRun", dataset: Dataset) -> Calibration | None:
+    """Calibrate a filter on the validation part of a run's data, and keep it in the run's folder.
+
+    None where too few steps of it were observed. All randomness is of one seed, so that a
+    calibration does not depend on who asked for it first.
+    """
+    if len(dataset.valid.values) < FEWEST_VALUES:  # known without a filter
+        return None
+    applied = replace(applied, key=jax.random.key(0), alarms=None)
+    valid = held_sequences(dataset, "valid", MOST_CALIBRATED)
+    found = (part for sequence in valid for part in applied.filterings(sequence))
+    columns = applied.dataset.columns
+    known = Calibration.of(applied.settings, applied.step, columns, found)
+    if known is not None:
+        keep_calibration(run.folder, known)
+    return known
+
+
+def held_sequences(dataset: Dataset, split: str, most: int | None = None) -> Iterator[NewSequence]:
+    """The sequences of a split as those that are filtered, up to so many steps in all."""
+    ragged, names, times = dataset.split(split), dataset.sequence_names(split), dataset.times
+    left = len(ragged.values) if most is None else most
+    for number in range(len(ragged)):
+        rows = np.asarray(ragged[number][:left])
+        xs, us = dataset.observations(rows), dataset.known(split, number)
+        moments = np.asarray(times[split][number]) if split in times else np.arange(len(xs))
+        known = None if us is None else us[: len(xs)]
+        yield NewSequence(names[number], rows, xs, moments[: len(xs)], known)
+        left -= len(rows)
+        if left < 2:
+            return
+
+
+def require_rate(rate: float | None) -> float:
+    """The rate of alarms, or the default; what is no part of the steps is refused."""
+    if rate is None:
+        return DEFAULT_RATE
+    if not 0.0 <= rate < 1.0:
+        raise ValueError(
+            "`alarm_rate` must be the part of healthy steps that may raise an alarm, such as"
+            f" {DEFAULT_RATE}, or 0 for no alarms; got {rate}."
+        )
+    return float(rate)
+
+
+def _number(value: float, digits: int) -> str:
+    """A number as people write it; only what is very large or small has an exponent."""
+    if abs(value) >= 1e7 or digits > 6:
+        return f"{value:.4g}"
+    return f"{round(value, max(digits, 0)) + 0.0:.{max(digits, 0)}f}"

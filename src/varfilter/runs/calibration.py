@@ -1,0 +1,233 @@
+"""How surprising healthy steps are, column by column: the tails that alarms are judged by.
+
+Each column is judged twice: by the past alone, and by the past and the other columns of its step,
+which also sees what does not go together. What counts is the excess over what a prediction of the
+same spread costs, so that a wide one is not alarming by itself. A step of which cells are missing
+has fewer chances to be rare, and is not misjudged for having fewer terms. Beyond what was seen a
+tail is a generalised Pareto distribution (Pickands 1975).
+"""
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from varfilter.media.rows import ColumnSurprises, Filtering
+from varfilter.runs.folder import sealed, unsealed, write_whole
+
+FILE = "alarms.json"
+VERSION = 1
+# A column that was seen less often while validating has no alarms of its own.
+FEWEST_VALUES = 30
+# Which part of the values is the tail, and of how many it is at least.
+TAIL, FEWEST_IN_TAIL = 0.1, 10
+# A shape is uncertain by 1 / sqrt(values in the tail); it counts as if so many had said 0, as
+# the tail of Gaussian surprises has it.
+PRIOR_WEIGHT = 20
+HEAVIEST = 0.5
+# Nats below which no excess counts: a column that never changed is not alarming by a rounding.
+SMALLEST = 0.05
+# The part below the tail is kept at so many places.
+NUM_KNOTS = 50
+
+
+@dataclass(frozen=True)
+class Tail:
+    """P(S >= s) for the surprise S of healthy values: empirical, and beyond `knots[-1]` Pareto.
+
+    `knots` are the quantiles of the values from the lowest to the beginning of the tail, at even
+    probabilities. A part `share` lies beyond, where P(S >= s) = share (1 + shape (s - u) /
+    scale)^(-1 / shape), u = knots[-1].
+    """
+
+    knots: tuple[float, ...]
+    share: float
+    scale: float
+    shape: float
+    num_values: int
+
+    @staticmethod
+    def of(values: np.ndarray) -> "Tail | None":
+        """Fit the tail by probability-weighted moments (Hosking and Wallis 1987).
+
+        None where too few values are there. Shapes below 0, by which something could be
+        impossible that was only never seen, are 0.
+        """
+        values = np.sort(values[np.isfinite(values)]).astype(np.float64)
+        if len(values) < FEWEST_VALUES:
+            return None
+        count = max(FEWEST_IN_TAIL, int(TAIL * len(values)))
+        below, beyond = values[:-count], values[-count:]
+        excess = beyond - below[-1]
+        mean = float(excess.mean())
+        weighted = float(np.mean(excess * (count - 1 - np.arange(count)) / (count - 1)))
+        shape = 0.0
+        if mean > SMALLEST:
+            shape = 2.0 - mean / max(mean - 2.0 * weighted, 1e-6 * mean)
+            shape = float(np.clip(shape * count / (count + PRIOR_WEIGHT), 0.0, HEAVIEST))
+        scale = max(mean, SMALLEST) * (1.0 - shape)
+        return Tail(_knots(below), count / len(values), scale, shape, len(values))
+
+    def __call__(self, surprise: Any) -> np.ndarray:
+        """The probability that a healthy value is as surprising; NaN for NaN."""
+        surprise = np.asarray(surprise, np.float64)
+        excess = np.maximum(surprise - self.knots[-1], 0.0) / self.scale
+        if self.shape > 1e-6:
+            beyond = self.share * (1.0 + self.shape * excess) ** (-1.0 / self.shape)
+        else:
+            beyond = self.share * np.exp(-excess)
+        levels = np.linspace(1.0, self.share, len(self.knots))
+        # Of equal knots the first: a value there is as surprising as all of them.
+        levels = levels[np.searchsorted(self.knots, self.knots)]
+        within = np.interp(surprise, self.knots, levels)
+        found = np.where(surprise > self.knots[-1], beyond, within)
+        return np.where(np.isnan(surprise), np.nan, found)
+
+
+class Settings(NamedTuple):
+    """The filter that a calibration is of: another one is surprised by other steps."""
+
+    num_particles: int
+    num_samples: int
+    spread: float
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """How surprising healthy steps are, in each column and in the most surprising of them.
+
+    `alone` and `given` have a tail for each column, None for one that was hardly seen. `rarest` is
+    that of -log p, where p is the probability that the rarest of so many would be as rare if
+    columns were independent; it knows how far they are not. `step` is that of the checkpoint.
+    """
+
+    settings: Settings
+    step: int
+    columns: tuple[str, ...]
+    alone: tuple[Tail | None, ...]
+    given: tuple[Tail | None, ...]
+    rarest: Tail
+    num_steps: int
+
+    @staticmethod
+    def of(
+        settings: Settings, step: int, columns: Sequence[str], filterings: Iterable[Filtering]
+    ) -> "Calibration | None":
+        """Calibrate on what the filter said of healthy steps; None where they are too few."""
+        found = [each.columns for each in filterings if each.columns is not None]
+        if not found:
+            return None
+        alone, given = (
+            tuple(map(Tail.of, np.concatenate([getattr(each, name) for each in found]).T))
+            for name in ("alone", "given")
+        )
+        every = np.concatenate([_scores(*_rarities(alone, given, each)) for each in found])
+        rarest = Tail.of(every)
+        if rarest is None:
+            return None
+        num_steps = int(np.isfinite(every).sum())
+        return Calibration(settings, step, tuple(columns), alone, given, rarest, num_steps)
+
+    def judged(self, columns: ColumnSurprises) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(p-values of the steps; how rare each column is, by the past; and given the others).
+
+        NaN where nothing was seen.
+        """
+        alone, given = _rarities(self.alone, self.given, columns)
+        return self.rarest(_scores(alone, given)), alone, given
+
+    def as_json(self) -> dict[str, Any]:
+        """The calibration as plain JSON."""
+        return asdict(self) | {"settings": self.settings._asdict()}
+
+    @staticmethod
+    def from_json(record: dict[str, Any]) -> "Calibration":
+        """What `as_json` made."""
+
+        def tail(known: Any) -> Tail | None:
+            return None if known is None else Tail(**known | {"knots": tuple(known["knots"])})
+
+        rarest = tail(record["rarest"])
+        assert rarest is not None
+        return Calibration(
+            Settings(**record["settings"]),
+            record["step"],
+            tuple(record["columns"]),
+            tuple(map(tail, record["alone"])),
+            tuple(map(tail, record["given"])),
+            rarest,
+            record["num_steps"],
+        )
+
+
+def known_calibration(folder: Path, settings: Settings, step: int) -> Calibration | None:
+    """The calibration of a filter that a run's folder has; None if it has none of this one."""
+    for known in _read(folder):
+        if known.settings == settings and known.step == step:
+            return known
+    return None
+
+
+def keep_calibration(folder: Path, calibration: Calibration) -> None:
+    """Keep a calibration in a run's folder, beside those of other filters of the same checkpoint.
+
+    Where the folder cannot be written to, it is not kept, and made again when it is needed.
+    """
+    others = [
+        each
+        for each in _read(folder)
+        if each.step == calibration.step and each.settings != calibration.settings
+    ]
+    listed = [each.as_json() for each in [*others, calibration]]
+    with suppress(OSError):
+        text = sealed({"version": VERSION, "calibrations": listed})
+        write_whole(folder / FILE, text.decode() + "\n")
+
+
+def _read(folder: Path) -> list[Calibration]:
+    path = folder / FILE
+    if not path.exists():
+        return []
+    try:
+        record = unsealed(path.read_bytes().rstrip(b"\n"))
+        # Another version's are made again.
+        listed = record["calibrations"] if record["version"] == VERSION else []
+        return [Calibration.from_json(each) for each in listed]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"{str(path)!r} is damaged ({error}). Remove it: it is made again from the validation"
+            " data of the run, where they are at hand."
+        ) from None
+
+
+def _knots(values: np.ndarray) -> tuple[float, ...]:
+    return tuple(np.quantile(values, np.linspace(0.0, 1.0, NUM_KNOTS)).tolist())
+
+
+def _rarities(
+    alone: Sequence[Tail | None], given: Sequence[Tail | None], columns: ColumnSurprises
+) -> tuple[np.ndarray, np.ndarray]:
+    """How rare each column is among healthy ones, by the past, and given the others too."""
+
+    def rarity(tails: Sequence[Tail | None], surprises: np.ndarray) -> np.ndarray:
+        nothing = np.full(len(surprises), np.nan)
+        each = [
+            nothing if tail is None else tail(values)
+            for tail, values in zip(tails, surprises.T, strict=True)
+        ]
+        return np.stack(each, axis=1)
+
+    return rarity(alone, columns.alone), rarity(given, columns.given)
+
+
+def _scores(alone: np.ndarray, given: np.ndarray) -> np.ndarray:
+    """-log(1 - (1 - p)^n), p the least of the n rarities of a step; NaN where there are none."""
+    both = np.concatenate([alone, given], axis=1)
+    count = np.isfinite(both).sum(axis=1)
+    least = np.clip(np.where(np.isfinite(both), both, 1.0).min(axis=1), 1e-300, 1.0 - 1e-12)
+    with np.errstate(divide="ignore"):
+        found = -np.log(-np.expm1(count * np.log1p(-least)))
+    return np.where(count > 0, found, np.nan)

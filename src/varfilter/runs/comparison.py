@@ -1,0 +1,117 @@
+"""A trained run beside what takes no training, column by column, on the same held-out steps."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+
+from varfilter._arguments import require_positive
+from varfilter._text import count
+from varfilter.data.continued import Continued, continued
+from varfilter.data.dataset import Dataset
+from varfilter.runs.applied import apply_run
+from varfilter.runs.run import Run
+from varfilter.training.predictive_scores import column_scores, filter_predictions
+
+# What was learned for a reference, in the folder of a run.
+LINEAR = "linear.safetensors"
+MODEL = "model"
+# Steps to be predicted, and forecasts further ahead, that tell scores well enough.
+MOST_STEPS, MOST_FORECASTS = 2000, 200
+NUM_SAMPLES = 256
+USUAL_HORIZON = 10
+
+
+def compare_run(
+    run: Run,
+    *,
+    dataset: Dataset | None = None,
+    split: str = "test",
+    horizon: int | None = None,
+    num_particles: int | None = None,
+    seed: int = 0,
+) -> dict[str, Any] | None:
+    """The scores of the run and of the references of its medium, as plain JSON.
+
+    Of each column, one step ahead and `horizon` steps ahead: `rmse` and `crps` in its own units,
+    `nats`, minus the log of the density or probability of a value, and the shares of values
+    `within_50` and `within_90`, bands that should hold so many in a hundred. `nats` of a predictor
+    are summed over the columns. All have predicted the same values, told of all rows before them;
+    the run with the filter that `filter_data` has, by 256 draws. None where there are no columns.
+
+    Without a `horizon` it is ten, or half of the longest sequence if that is less. `dataset` is
+    that of the run, if it is at hand.
+    """
+    if horizon is not None:
+        require_positive("horizon", horizon)
+    dataset = run.dataset if dataset is None else dataset
+    references = run.medium.column_references(dataset, run.folder / LINEAR)
+    if references is None:
+        return None
+    sequences, horizon, every = compared_part(dataset, split, horizon)
+    applied = apply_run(run, seed=seed, num_particles=num_particles)
+    own = filter_predictions(
+        applied.filter, applied.model, sequences, jax.random.key(seed),
+        horizon=horizon, every=every, num_samples=NUM_SAMPLES,
+    )  # fmt: skip
+    found: dict[str, dict[str, Any]] = {
+        MODEL: {str(ahead): column_scores(dataset, each) for ahead, each in own.items()}
+    }
+    for name, predict in references.predictors.items():
+        found[name] = {
+            str(ahead): column_scores(dataset, predict(sequences, ahead, every if ahead > 1 else 1))
+            for ahead in own
+        }
+    return {
+        "split": split,
+        "num_sequences": len(sequences),
+        "num_steps": sum(len(each) - each.begin for each in sequences),
+        "horizons": list(own),
+        "forecast_every": every,
+        "num_samples": NUM_SAMPLES,
+        "notes": list(references.notes),
+        "columns": found,
+        "nats": {
+            name: {ahead: _total(scores) for ahead, scores in by_horizon.items()}
+            for name, by_horizon in found.items()
+        },
+    }
+
+
+def remember_comparison(run: Run, dataset: Dataset, horizon: int = 1) -> dict[str, Any] | None:
+    """Compare on the validation part, and put on record who predicts best there."""
+    found = compare_run(run, dataset=dataset, split="valid", horizon=horizon)
+    if found is not None:
+        run.remember(comparison={name: each["1"] for name, each in found["nats"].items()})
+    return found
+
+
+def compared_part(
+    dataset: Dataset, split: str, horizon: int | None
+) -> tuple[list[Continued], int, int]:
+    """What all predictors are to predict: (sequences, steps ahead, from every so many-th step)."""
+    sequences = continued(dataset, split, most_steps=MOST_STEPS)
+    horizon = _reached(sequences, horizon, split)
+    num_steps = sum(len(each) - each.begin for each in sequences)
+    return sequences, horizon, 1 if horizon == 1 else math.ceil(num_steps / MOST_FORECASTS)
+
+
+def _total(scores: dict[str, dict[str, Any]]) -> float:
+    """Nats of a step: the sum over columns."""
+    return float(sum(each["nats"] for each in scores.values()))
+
+
+def _reached(sequences: Sequence[Continued], horizon: int | None, split: str) -> int:
+    """The horizon that was asked for, or the usual one; refused if no sequence is as long."""
+    longest = max((len(each) - each.begin for each in sequences), default=0)
+    if not longest:
+        raise ValueError(f"`split` is {split!r}, which has no step to predict.")
+    if horizon is None:
+        return min(USUAL_HORIZON, max(longest // 2, 1))
+    if horizon > longest:
+        raise ValueError(
+            f"`horizon` is {horizon}, but the longest sequence of {split} has"
+            f" {count(longest, 'step')} to predict. Give at most {longest}."
+        )
+    return horizon

@@ -1,0 +1,147 @@
+"""Rows come back as a table of the user's kind, with its index, its times and its names."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from varfilter.data.tables.read import read_table
+from varfilter.media.base import NewSequence
+from varfilter.media.formats import as_columns, write_rows
+from varfilter.media.frames import frame_like
+from varfilter.media.rows import Filtering
+from varfilter.media.table import TableMedium, TableSource
+
+MEDIUM = TableMedium()
+
+
+def filtered(made, data, *, fill_gaps=False):
+    """The rows of a filter that predicts nothing; the surprise of a step is its number."""
+    numbered = []
+    for sequence in MEDIUM.sequences(made, TableSource("x"), data):
+        assert isinstance(sequence, NewSequence)
+        count = len(sequence.xs)
+        said = Filtering(sequence.name, sequence.rows, sequence.times, {}, np.arange(count) * 1.0)
+        given = said.as_given(sequence.given, fill_gaps=fill_gaps)
+        numbers = sequence.given.numbers if not fill_gaps else range(len(numbered), 9999)
+        numbered += zip(numbers, MEDIUM.step_rows(made, given), strict=False)
+    return [row for _, row in sorted(numbered, key=lambda pair: pair[0])]
+
+
+def ahead(made, data, horizon=2):
+    for sequence in MEDIUM.sequences(made, TableSource("x"), data):
+        _, steps = MEDIUM.ahead(made, sequence, horizon, None)
+        parts = {"mean": np.zeros((horizon, len(made.columns)))}
+        yield from MEDIUM.forecast_rows(made, steps.times, parts, sequence.name)
+
+
+def read(data, **options):
+    return read_table(data, calendar=False, **options)
+
+
+@pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
+def test_a_datetime_index_comes_back_as_one(zone):
+    index = pd.date_range("2024-04-01", periods=30, freq="D", tz=zone)
+    frame = pd.DataFrame({"x": np.arange(30.0)}, index=index)
+    made = read(frame)
+    mixed = frame.iloc[np.random.default_rng(0).permutation(30)]
+    found = frame_like(mixed, filtered(made, mixed), made.schema, is_aligned=True)
+    pd.testing.assert_index_equal(found.index, mixed.index)
+    assert list(found.columns) == ["sequence", "x", "surprise"]
+    np.testing.assert_array_equal(found["x"], mixed["x"])
+    joined = frame.join(found["surprise"])
+    np.testing.assert_array_equal(joined["surprise"].sort_index(), np.arange(30))
+    future = frame_like(frame, ahead(made, frame), made.schema)
+    assert isinstance(future.index, pd.DatetimeIndex)
+    assert list(future.index) == [index[-1] + pd.Timedelta(days=i) for i in (1, 2)]
+    assert future.index.tz == index.tz
+    # Gaps that are asked for have their place in it.
+    kept = frame.drop(frame.index[[3, 4]])
+    filled = frame_like(kept, filtered(made, kept, fill_gaps=True), made.schema)
+    assert len(filled) == 30
+    assert filled.index.tz == index.tz
+    assert filled["x"].isna().sum() == 2
+
+
+def test_days_of_a_zone_stay_days_there():
+    """Midnight of Berlin is another hour of UTC in summer; months begin with it all the same."""
+    index = pd.date_range("2020-01-01", periods=38, freq="MS", tz="Europe/Berlin")
+    frame = pd.DataFrame({"x": np.arange(35.0)}, index=index[:35])
+    made = read(frame)
+    assert made.schema.calendar.word == "month"
+    future = frame_like(frame, ahead(made, frame, 3), made.schema)
+    assert list(future.index) == list(index[35:])
+    summer = frame.iloc[:28]
+    future = frame_like(summer, ahead(made, summer, 9), made.schema)
+    assert list(future.index) == list(index[28:37])
+    other = pl.from_pandas(summer.reset_index(names="when"))
+    made = read(other)
+    future = frame_like(other, ahead(made, other, 9), made.schema)
+    assert future["when"].to_list() == [day.to_pydatetime() for day in index[28:37]]
+
+
+def test_every_index_is_kept():
+    frame = pd.DataFrame(
+        {"run": np.repeat([10, 9], 20), "t": np.tile(np.arange(20.0), 2), "x": np.arange(40.0)},
+        index=pd.Index([f"row {i}" for i in range(40)], name="label"),
+    )
+    made = read(frame, sequence="run", split="time")
+    found = frame_like(frame, filtered(made, frame), made.schema, is_aligned=True)
+    pd.testing.assert_index_equal(found.index, frame.index)
+    pd.testing.assert_series_equal(found["run"], frame["run"])  # numbers, in the table's order
+    pd.testing.assert_series_equal(found["t"], frame["t"])
+    both = frame.reset_index(drop=True).set_index(["run", "t"])
+    made = read(both, sequence="run", split="time")
+    found = frame_like(both, filtered(made, both), made.schema, is_aligned=True)
+    pd.testing.assert_index_equal(found.index, both.index)
+    future = frame_like(both, ahead(made, both), made.schema)
+    assert future.index.names == ["run", "t"]
+    assert list(future.index) == [(9, 20.0), (9, 21.0), (10, 20.0), (10, 21.0)]
+
+
+def test_polars_frames_keep_their_types():
+    frame = pl.DataFrame(
+        {
+            "month": pl.date_range(pl.date(2020, 1, 1), pl.date(2022, 6, 1), "1mo", eager=True),
+            "x": np.arange(30.0),
+        }
+    )
+    made = read(frame)
+    assert made.schema.calendar.word == "month"
+    found = frame_like(frame.lazy(), filtered(made, frame), made.schema, is_aligned=True)
+    assert found["month"].equals(frame["month"])
+    future = frame_like(frame, ahead(made, frame), made.schema)
+    assert future.schema["month"] == pl.Date
+    assert future["month"].cast(str).to_list() == ["2022-07-01", "2022-08-01"]
+    zoned = frame.with_columns(pl.col("month").cast(pl.Datetime("us", "Asia/Tokyo")))
+    future = frame_like(zoned, ahead(made, zoned), made.schema)
+    assert future.schema["month"] == pl.Datetime("us", "Asia/Tokyo")
+
+
+def test_dates_are_written_as_they_were(tmp_path):
+    def written(texts, name="out.csv", rows=filtered):
+        data = tmp_path / "in.csv"
+        data.write_text("when,x\n" + "".join(f"{t},{i}.5\n" for i, t in enumerate(texts)))
+        made = read(data)
+        write_rows(rows(made, data), tmp_path / name)
+        return made, (tmp_path / name).read_text().splitlines()
+
+    months = [f"{2008 + i // 12}-{i % 12 + 1:02}-01" for i in range(24)]
+    _, out = written(months)
+    assert [line.split(",")[1] for line in out[1:]] == months
+    _, out = written(months, rows=ahead)
+    assert [line.split(",")[1] for line in out[1:]] == ["2010-01-01", "2010-02-01"]
+    _, out = written([month[:7] for month in months], "out.jsonl", rows=ahead)
+    assert '"when": "2010-01"' in out[0]
+    for day in ("{:02}.01.2024", "2024-01-{:02} 06:00", "2024-01-{:02}T06:00:00+02:00"):
+        texts = [day.format(i) for i in range(1, 25)]
+        made, out = written(texts)
+        assert [line.split(",")[1] for line in out[1:]] == texts
+        rows = filtered(made, tmp_path / "in.csv")
+        assert as_columns(rows)["when"].dtype.kind == "M"
+        assert rows[0]["when"] == made.times["train"][0][0].item()
+    # An array of days has no time of the day either.
+    data = {"when": np.array(months, "datetime64[D]"), "x": np.arange(24.0)}
+    made = read(data)
+    assert as_columns(ahead(made, data))["when"].dtype == "datetime64[D]"
+    assert as_columns(filtered(made, data))["when"].dtype == "datetime64[D]"

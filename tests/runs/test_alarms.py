@@ -1,0 +1,157 @@
+"""Alarms: the rate that was asked for, with and without missing cells; and what caused them."""
+
+import numpy as np
+import pytest
+
+from varfilter.data import Dataset, Family, Ragged
+from varfilter.distributions import Bernoulli, Normal
+from varfilter.media.rows import ColumnSurprises, Filtering
+from varfilter.runs.alarms import AlarmRule, require_rate
+from varfilter.runs.calibration import (
+    FEWEST_VALUES,
+    FILE,
+    Calibration,
+    Settings,
+    Tail,
+    keep_calibration,
+    known_calibration,
+)
+
+COLUMNS = ("hot", "warm", "on")
+SETTINGS = Settings(256, 128, 1.1)
+# Of two columns that go together, beside one that knows nothing of them.
+CORRELATION = 0.95
+COVARIANCE = np.array([[1.0, CORRELATION, 0.0], [CORRELATION, 1.0, 0.0], [0.0, 0.0, 1.0]])
+
+
+def healthy(num_steps, rng, missing=0.0):
+    rows = rng.multivariate_normal(np.zeros(3), COVARIANCE, num_steps)
+    return np.where(rng.random(rows.shape) < missing, np.nan, rows)
+
+
+def filtered(rows):
+    """What an exact filter of N(0, COVARIANCE), which has no past, says of rows."""
+
+    def excess(x, mean, variance):
+        return 0.5 * (np.log(2 * np.pi) + (x - mean) ** 2 / variance)
+
+    others = rows[:, [1, 0]]
+    mean = np.where(np.isnan(others), 0.0, CORRELATION * others)
+    variance = np.where(np.isnan(others), 1.0, 1 - CORRELATION**2)
+    mean = np.column_stack([mean, np.zeros(len(rows))])
+    variance = np.column_stack([variance, np.ones(len(rows))])
+    ends = np.array([-1.645, 1.645])
+    nats = excess(rows, 0.0, 1.0)
+    columns = ColumnSurprises(
+        nats,
+        nats,
+        excess(rows, mean, variance),
+        np.broadcast_to(ends, (*rows.shape, 2)),
+        mean[..., None] + ends * np.sqrt(variance)[..., None],
+    )
+    times = np.arange(len(rows))
+    return Filtering("a", rows, times, {}, np.nansum(nats, axis=1), columns=columns)
+
+
+@pytest.fixture(scope="module")
+def rule():
+    validated = filtered(healthy(2000, np.random.default_rng(0)))
+    found = Calibration.of(SETTINGS, 7, COLUMNS, [validated])
+    nothing = Ragged.of([np.zeros((1, 3))])
+    family = (Family(Normal), Family(Normal), Family(Bernoulli))
+    dataset = Dataset("pumps", *[nothing] * 3, family, columns=COLUMNS)
+    return AlarmRule(found, 0.01, dataset)
+
+
+@pytest.mark.parametrize("heavy", [0.0, 0.4])
+def test_a_tail_knows_what_was_never_seen(heavy):
+    """Excesses that are exponential, or Pareto; one in 1,000 and in 20,000 of them, by 2,000."""
+    uniform = np.random.default_rng(1).random(2000)
+
+    def quantile(p):  # what a part p lies beyond
+        return -np.log(p) if heavy == 0.0 else (p**-heavy - 1.0) / heavy
+
+    tail = Tail.of(quantile(uniform))
+    # Half of the values: the empirical share is off by sqrt(0.25 / 2000) = 0.011.
+    assert tail(quantile(0.5)) == pytest.approx(0.5, abs=0.04)
+    assert 0.5 < tail(quantile(0.001)) / 0.001 < 2.0
+    # The shape is off by (1 + shape) / sqrt(200) = 0.1, and log p at 1 in 20,000 by 13 times that.
+    assert 1 / 5 < tail(quantile(0.00005)) / 0.00005 < 5.0
+    assert np.all(np.diff(tail(np.linspace(0.0, 40.0, 500))) <= 0.0)
+    assert tail(1e12) > 0.0 or heavy == 0.0
+    assert np.isnan(tail(np.nan))
+
+
+def test_a_value_that_most_have_is_not_rare():
+    often = np.where(np.arange(400) % 40 == 0, 5.0, 0.1)
+    tail = Tail.of(often)
+    assert tail(0.1) > 0.9
+    assert tail(5.0) < 0.1
+    never = Tail.of(np.full(400, 0.1))
+    assert never(0.1 + 1e-6) > 0.05  # a rounding
+    assert never(5.0) < 1e-6
+    assert Tail.of(often[: FEWEST_VALUES - 1]) is None
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.4])
+def test_healthy_steps_raise_alarms_at_the_rate_that_was_asked_for(rule, missing):
+    """Steps with missing cells too, although nothing was missing when they were calibrated."""
+    steps = filtered(healthy(100_000, np.random.default_rng(2), missing))
+    p_values = rule.judged(steps).alarms.p_values
+    seen = np.isfinite(steps.columns.alone).any(axis=1)
+    np.testing.assert_array_equal(np.isfinite(p_values), seen)
+    for rate in (0.1, 0.01, 0.001):
+        # 2,000 steps say a rate of 1 in 1,000 by their tail alone; 100 alarms are counted.
+        assert rate / 2 < np.mean(p_values[seen] <= rate) < 2 * rate
+
+
+def test_a_cause_names_the_column_and_what_was_expected(rule):
+    rows = np.array([[0.2, 0.1, 0.0], [6.0, 0.1, 0.0], [1.5, -1.5, 1.0], [0.1, 0.2, 9.0]])
+    alarms = rule.judged(filtered(rows)).alarms
+    assert alarms.flags.tolist() == [False, True, True, True]
+    assert alarms.causes[0] == ""
+    # 0.95 of the other column, and 1.645 times 0.31 on either side.
+    assert alarms.causes[1] == "hot: 6.0, expected -0.4 to 0.6 by the other columns"
+    # Neither is rare by itself; 1.5 and -1.5 do not go together.
+    assert alarms.causes[2] == "hot: 1.5, expected -1.9 to -0.9 by the other columns"
+    assert alarms.causes[3].startswith("on: 9, expected -2 to 2")
+    assert alarms.columns.argmax(axis=1).tolist() == [0, 0, 0, 2]
+    assert alarms.columns.sum(axis=1).tolist() == [0, 1, 1, 1]
+    assert alarms.p_values[1] < alarms.p_values[2] < 0.01 < alarms.p_values[0]
+
+
+def test_a_gap_is_no_alarm(rule):
+    alarms = rule.judged(filtered(np.full((2, 3), np.nan))).alarms
+    assert np.isnan(alarms.p_values).all()
+    assert not alarms.flags.any()
+
+
+def test_a_rate_that_was_never_seen_is_said(rule):
+    assert rule.note is None
+    few = AlarmRule(rule.calibration, 0.0001, rule.dataset)
+    assert few.note.startswith("`alarm_rate` is 0.0001, less than one in the 2,000 steps")
+    for wrong in (1.0, -0.1, float("nan")):
+        with pytest.raises(ValueError, match="`alarm_rate`"):
+            require_rate(wrong)
+
+
+def test_calibrations_are_kept_with_a_checksum(rule, tmp_path):
+    first = rule.calibration
+    assert known_calibration(tmp_path, SETTINGS, 7) is None
+    keep_calibration(tmp_path, first)
+    other = Calibration.from_json(first.as_json() | {"settings": Settings(1, 128, 1.0)._asdict()})
+    keep_calibration(tmp_path, other)
+    assert known_calibration(tmp_path, SETTINGS, 7) == first
+    assert known_calibration(tmp_path, other.settings, 7) == other
+    # Of what was learned since then they say nothing.
+    assert known_calibration(tmp_path, SETTINGS, 8) is None
+    path = tmp_path / FILE
+    path.write_text(path.read_text().replace('"step": 7', '"step": 8'))
+    with pytest.raises(ValueError, match=r"is damaged .*checksum.* Remove it"):
+        known_calibration(tmp_path, SETTINGS, 8)
+
+
+def test_too_few_steps_make_no_calibration():
+    few = filtered(healthy(FEWEST_VALUES - 1, np.random.default_rng(3)))
+    assert Calibration.of(SETTINGS, 7, COLUMNS, [few]) is None
+    assert Calibration.of(SETTINGS, 7, COLUMNS, []) is None
