@@ -89,4 +89,4 @@ def test_a_run_goes_on_with_the_calendar_it_began_with(folder):
     run = Run.load(folder / "run")
     assert run.template.schema.calendar.word == "month"
     assert run.dataset.sha256() == run.record["data"]["sha256"]
-    assert TableFilter.load(folder / "run").reading["step"] == "month"
+    assert TableFilter.load(folder / "run").step == "month"
