@@ -16,10 +16,10 @@ from tiny_runs import TINY, keep_untrained
 from varfilter.data.tables.read import read_table
 from varfilter.experiments import TableSizes, own_experiment
 from varfilter.media import forecast_rows, source_of
+from varfilter.media.frames import frame_like
 from varfilter.media.reference import last_value_reference
 from varfilter.prediction import Forecast
 from varfilter.runs import Run, TableFilter
-from varfilter.runs.estimator import _like
 
 NUM_ROWS = 90
 
@@ -65,6 +65,11 @@ def test_filtered_rows_say_of_each_column_what_its_kind_can(filtered):
     assert later["state_level"].tolist() == [LEVELS[i] for i in each.argmax(axis=1)]
     assert np.isfinite(later["surprise"]).all()
     assert later["surprise"].iloc[8] == 0.0  # of nothing, there is no surprise
+    # That of a level by itself is minus the log of how probable it was.
+    own = [each[t, LEVELS.index(name)] for t, name in enumerate(seen[1:]) if not pd.isna(name)]
+    known = later["state_surprise"].notna()
+    assert known.tolist() == [not pd.isna(name) for name in seen[1:]]
+    np.testing.assert_allclose(later["state_surprise"][known], -np.log(own), rtol=0.02, atol=0.02)
     assert (later["rain_q05"] >= 0).all()
     assert (later["share_q95"] <= 1.0 + 1e-6).all()
     assert (later["faults_mean"] > 0).all()
@@ -77,13 +82,14 @@ def test_forecasts_name_levels_and_polars_gets_its_own_back(run):
     mean = np.concatenate([np.zeros((2, 7), np.float32), chances], axis=1)
     mean = jnp.asarray(mean)
     ahead = Forecast(mean[None], mean, mean[None], (0.5,))
-    rows = _like(pl.DataFrame(), forecast_rows(run.template, ahead))
+    rows = frame_like(pl.DataFrame(), forecast_rows(run.template, ahead), run.template.schema)
     assert rows["state_level"].to_list() == ["down", "busy"]
     np.testing.assert_array_equal(rows["state_p"], np.float32([0.5, 0.6]))
     np.testing.assert_array_equal(rows[[f"state_p_{level}" for level in LEVELS]], chances)
     assert not any("=" in name for name in rows.columns)
     assert rows["rain_q50"].to_list() == [0.0, 0.0]
-    missing = _like(pl.DataFrame(), [{"state": "idle"}, {"state": None}])
+    levels = [{"state": "idle"}, {"state": None}]
+    missing = frame_like(pl.DataFrame(), levels, run.template.schema)
     assert missing["state"].to_list() == ["idle", None]
 
 

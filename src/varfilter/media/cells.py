@@ -42,8 +42,8 @@ class Cell(NamedTuple):
             return own[:, 0]
         return np.where(np.isnan(own).any(axis=1), np.nan, np.argmax(own, axis=1))
 
-    def surprise(self, nats: np.ndarray, elements: np.ndarray) -> float:
-        """The surprise of the column, by those of its elements: of a level, that of the one seen."""
+    def surprise(self, nats: np.ndarray, elements: np.ndarray) -> Any:
+        """The surprise of the column, of those of its elements: that of the level that came."""
         if not self.levels:
             return nats[self.first]
         own = elements[self.elements]

@@ -23,8 +23,12 @@ def frame_like(
     taken over, and the index of a pandas frame. Else a time, and an index of times, have the type,
     the zone and the name that they have there.
     """
-    columns: dict[str, np.ndarray] = as_columns(rows)
+    columns: dict[str, Any] = as_columns(rows)
     library = type(frame).__module__.split(".")[0]
+    if library in ("polars", "pandas"):  # in which a level may be missing; in an array it is empty
+        for name in (each for own in schema.levels for each in (own, f"{own}_level")):
+            if name in columns:
+                columns[name] = [text or None for text in columns[name].tolist()]
     is_aligned = is_aligned and schema.layout.long is None
     if library == "polars":
         return _polars(frame, columns, schema, is_aligned=is_aligned)
@@ -48,9 +52,7 @@ def _own(schema: TableSchema, names: Iterable[str]) -> dict[str, str]:
     return {name: ours for name, ours in found.items() if name in names}
 
 
-def _polars(
-    frame: Any, columns: dict[str, np.ndarray], schema: TableSchema, *, is_aligned: bool
-) -> Any:
+def _polars(frame: Any, columns: dict[str, Any], schema: TableSchema, *, is_aligned: bool) -> Any:
     import polars
 
     frame = frame.collect() if hasattr(frame, "collect") else frame
@@ -73,9 +75,7 @@ def _polars(
     return made
 
 
-def _pandas(
-    frame: Any, columns: dict[str, np.ndarray], schema: TableSchema, *, is_aligned: bool
-) -> Any:
+def _pandas(frame: Any, columns: dict[str, Any], schema: TableSchema, *, is_aligned: bool) -> Any:
     import pandas
 
     made = pandas.DataFrame(columns)
