@@ -20,6 +20,7 @@ from varfilter.media.frames import frame_like
 from varfilter.media.reference import last_value_reference
 from varfilter.prediction import Forecast
 from varfilter.runs import Run, TableFilter
+from varfilter.training.predictive_scores import Predictions, column_scores
 
 NUM_ROWS = 90
 
@@ -158,3 +159,21 @@ def test_the_naive_reference_knows_every_kind(path):
     assert found == pytest.approx(np.mean(of_state + of_rain), rel=1e-4)
     alone = last_value_reference(read_table(path, columns=["rain"]), "valid").nats
     assert alone == pytest.approx(np.mean(of_rain), rel=1e-4)
+
+
+def test_a_column_of_levels_has_one_score_however_a_predictor_takes_its_levels(run):
+    """-log p of the level that came: as it is, and of chances that do not add up to one."""
+    dataset = run.template
+    places = [i for i, family in enumerate(dataset.families) if family.group == "state"]
+    xs = np.full((2, len(dataset.families)), np.nan)
+    xs[:, places] = [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]
+    chances = np.array([[0.5, 0.3, 0.2], [0.2, 0.2, 0.1]])
+    mean, nats = np.full_like(xs, np.nan), np.full_like(xs, np.nan)
+    mean[:, places] = chances
+    nats[:, places] = -np.log(np.where(xs[:, places] > 0.5, chances, 1.0 - chances))
+    quantiles = np.full((4, *xs.shape), np.nan)
+    found = column_scores(dataset, Predictions(xs, mean, nats, np.full_like(xs, np.nan), quantiles))
+    assert list(found) == ["state"]
+    assert found["state"]["nats"] == pytest.approx(-np.log(0.5 * 0.1 / 0.5) / 2)
+    squares = np.sum((chances - xs[:, places]) ** 2, axis=1) / 2
+    assert found["state"]["crps"] == pytest.approx(squares.mean())

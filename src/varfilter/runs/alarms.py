@@ -75,7 +75,13 @@ class AlarmRule:
         """
         by_others = np.nanmin(given) <= np.nanmin(alone)
         first = int(np.nanargmax(nats) if by_others else np.nanargmin(alone))
-        return [first, *(int(i) for i in np.argsort(alone) if alone[i] <= self.rate and i != first)]
+        others = (int(i) for i in np.argsort(alone) if alone[i] <= self.rate)
+        # Of a column of levels the one level that has the most against it.
+        by_column: dict[str, int] = {}
+        for i in (first, *others):
+            name, family = self.dataset.column_families[i]
+            by_column.setdefault(family.group or name, i)
+        return list(by_column.values())
 
     def _cause(
         self, filtering: Filtering, t: int, found: list[int], alone: np.ndarray, given: np.ndarray
@@ -87,10 +93,24 @@ class AlarmRule:
         for place, i in enumerate(found[:MOST_NAMED]):
             is_given = place == 0 and given[i] <= alone[i]
             band = (columns.band_given if is_given else columns.band)[t, i]
-            text = self._expected(i, *map(float, (filtering.rows[t, i], *band)))
+            group = self.dataset.column_families[i][1].group
+            if group is None:
+                text = self._expected(i, *map(float, (filtering.rows[t, i], *band)))
+            else:
+                text = self._level(group, filtering, t)
             texts.append(f"{text} by the other columns" if is_given else text)
         more = len(found) - len(texts)
         return "; ".join([*texts, f"{more} more"] if more else texts)
+
+    def _level(self, group: str, filtering: Filtering, t: int) -> str:
+        """The level that a column had, how probable it was, and which one was expected."""
+        families = self.dataset.column_families
+        own = [i for i, (_, family) in enumerate(families) if family.group == group]
+        names = [families[i][0].removeprefix(f"{group}=") for i in own]
+        came = int(np.argmax(filtering.rows[t, own]))
+        chances = filtering.parts["mean"][t, own]
+        best = int(np.argmax(chances))
+        return f"{group}: {names[came]} (p {chances[came]:.2g}), expected {names[best]}"
 
     def _expected(self, column: int, value: float, low: float, high: float) -> str:
         name, family = self.dataset.column_families[column]

@@ -62,11 +62,17 @@ def column_scores(dataset: Dataset, found: Predictions) -> dict[str, dict[str, A
     """The averages over the values of each column that were observed, as plain JSON.
 
     `rmse` and `crps` are in the column's own units, `nats` per value in the model's. `within_50`
-    and `within_90` are the shares of values inside of the bands; a column of 0 and 1 has none.
+    and `within_90` are the shares of values inside of the bands; columns of 0 and 1 and of levels
+    have none.
     """
     scale = np.broadcast_to(np.asarray(dataset.scaling.scale, np.float64), found.xs.shape[1:])
-    scores = {}
+    scores: dict[str, dict[str, Any]] = {}
     for i, (name, family) in enumerate(dataset.column_families):
+        if family.group is not None:
+            if family.group not in scores:
+                places = [j for j, f in enumerate(dataset.families) if f.group == family.group]
+                scores |= _level_scores(family.group, found, places)
+            continue
         seen = ~np.isnan(found.xs[:, i])
         if not seen.any():
             continue
@@ -83,6 +89,31 @@ def column_scores(dataset: Dataset, found: Predictions) -> dict[str, dict[str, A
             "within_90": _share(low, xs, high) if has_bands else None,
         }
     return scores
+
+
+def _level_scores(name: str, found: Predictions, places: list[int]) -> dict[str, dict[str, Any]]:
+    """The scores of a column of levels, whose elements stand at these places; one of them came.
+
+    The probabilities of a predictor that takes each level by itself are brought to a sum of one.
+    Half the sum of squares is what a column of 0 and 1 has as its `crps`, with two levels.
+    """
+    seen = ~np.isnan(found.xs[:, places]).any(axis=1)
+    if not seen.any():
+        return {}
+    xs, mean, nats = (each[seen][:, places] for each in (found.xs, found.mean, found.nats))
+    chances = np.where(xs > 0.5, np.exp(-nats), -np.expm1(-nats))
+    own = np.sum(xs * chances, axis=1) / np.sum(chances, axis=1)
+    square = 0.5 * np.sum((mean - xs) ** 2, axis=1)
+    return {
+        name: {
+            "num_values": int(seen.sum()),
+            "rmse": float(np.sqrt(np.mean(square))),
+            "nats": float(np.mean(-np.log(np.maximum(own, np.finfo(np.float64).tiny)))),
+            "crps": float(np.mean(square)),
+            "within_50": None,
+            "within_90": None,
+        }
+    }
 
 
 def _share(low: np.ndarray, xs: np.ndarray, high: np.ndarray) -> float:

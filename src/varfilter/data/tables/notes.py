@@ -7,7 +7,7 @@ import numpy as np
 from varfilter._text import count
 from varfilter.data.ragged import Ragged
 from varfilter.data.tables.files import SEQUENCE_AXIS, Columns
-from varfilter.data.tables.schema import TableSchema
+from varfilter.data.tables.schema import TableSchema, merged_note
 
 
 def notes_of(
@@ -29,10 +29,7 @@ def notes_of(
         num_steps = sum(map(len, values))
         notes.append(f"Gaps: {num_empty:,} of {count(num_steps, 'step')} without any value.")
     if schema.num_merged:
-        notes.append(
-            f"{count(schema.num_merged, 'row')} lost a value to a later row at the same step: the"
-            " last one counts."
-        )
+        notes.append(merged_note(schema.num_merged))
     notes.append(_sequence_note(schema.layout.sequence))
     notes.append(f"Split by {'whole sequences' if by_sequence else 'time, each sequence'}.")
     for kind in dict.fromkeys(kinds.values()):

@@ -168,6 +168,9 @@ class TableSchema:
         if not self.inputs.is_by_rows:
             # The step is known to be right: a few rows may well lie far apart.
             require_dense_grid(rows, layout.clock, points, at_least=LONGEST_NEW)
+        if num_merged := merged_rows(rows, points):
+            # Their cells come back as they are, but what is said of the step is of the later row.
+            warnings.warn(merged_note(num_merged), stacklevel=3)
         found = gridded(rows, known_rows.values, layout.clock, self.spacing, points, self.inputs)
         given = (
             _table_rows(rows, self._elements(rows.values), layout.clock, part, at)
@@ -370,6 +373,13 @@ def require_dense_grid(rows: Rows, clock: Clock, points: Points, *, at_least: in
     pairs = [pair for some in points.values() for pair in some.items()]
     runs = [rows.stamps[begin:end] for (_, begin, end), _ in pairs]
     require_dense(clock, runs, [at for _, at in pairs], at_least=at_least)
+
+
+def merged_note(number: int) -> str:
+    """The sentence on rows of which not all was used."""
+    return (
+        f"{count(number, 'row')} lost a value to a later row at the same step: the last one counts."
+    )
 
 
 def merged_rows(rows: Rows, points: Points) -> int:
