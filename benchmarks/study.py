@@ -10,6 +10,9 @@ has in OUT a folder with `cell.json`, and for each member `run.json`, `metrics.j
 `test.json` (the test part scored once with the best by validation, with the score of every song).
 The archive holds all of them, and is written anew as they come: a call that is cut short leaves
 what it had. A cell trains to its end or until time is up, whichever is first, and is then scored.
+With `--bounds`, the same checkpoints are scored by tighter bounds too, and with a converged E-step
+started from their own inference (`bounds.json`); with `--weights DIR`, the best of the members by
+validation is kept there whole.
 """
 
 import argparse
@@ -33,6 +36,11 @@ from study_plans import PLANS, Cell, chosen
 
 # What is kept back of the time, to compile and make the scores of the test part.
 SCORING = 75.0
+# The same with the tighter bounds, whose programs compile for a minute.
+SCORING_BOUNDS = 200.0
+NUM_PARTICLES = 128
+# Of the E-step that goes on from an inference: enough to converge, and half of that, to see it.
+DESCENTS = (50, 100)
 # How often the archive is written, and the files of a cell in training.
 BETWEEN = 20.0
 MPS = Path("/tmp/varfilter-mps")
@@ -56,6 +64,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=570.0, help="for all of the plan")
     parser.add_argument("--only", nargs="*", help="names of cells; all of them")
     parser.add_argument("--parallel", type=int, default=8, help="how many cells at once")
+    parser.add_argument("--bounds", action="store_true", help="score by tighter bounds as well")
+    parser.add_argument("--weights", type=Path, help="a folder for the best member of each cell")
     parser.add_argument("--revision", help="of the sources, where they are a copy of a checkout")
     parser.add_argument("--cell", help="train this one, here; the others are not looked at")
     parser.add_argument("--until", type=float, help="with --cell: when training must end")
@@ -145,7 +155,8 @@ def run_plan(cells: Sequence[Cell], given: argparse.Namespace) -> None:
     while waiting or running:
         while waiting and len(running) < given.parallel:
             cell = waiting.pop(0)
-            kept_back = SCORING if cell.part is not None else BETWEEN
+            scoring = SCORING_BOUNDS if given.bounds else SCORING
+            kept_back = scoring if cell.part is not None else BETWEEN
             options = ["--cell", cell.name, "--until", f"{end - kept_back:.3f}"]
             command = [sys.executable, *sys.argv, *options]
             running[cell.name] = subprocess.Popen(command, env=environment)
@@ -303,7 +314,8 @@ class Training:
         models = stacked([each.model for each in trained])
         # The key that `varfilter evaluate` has, the same for all.
         keys = jnp.stack([jax.random.key(0)] * len(trained))
-        scores = HeldOut(self.dataset, split=part).evaluate_stacked(filters, models, keys)
+        held_out = HeldOut(self.dataset, split=part)
+        scores = held_out.evaluate_stacked(filters, models, keys)
         for place, each, found in zip(self.cell.folders, trained, scores, strict=True):
             record = found.as_json() | {
                 "step": each.step,
@@ -316,6 +328,72 @@ class Training:
         nats = [found.nats for found in scores]
         mean = sum(nats) / len(nats)
         tell(self.cell.name, f"{part} {mean:.4f}: {' '.join(f'{each:.3f}' for each in nats)}")
+        if self.given.weights is not None:
+            best = min(range(len(trained)), key=lambda member: trained[member].valid)
+            place = self.given.weights / self.cell.name
+            shutil.copytree(self.runs[best].folder, place, dirs_exist_ok=True)
+        if self.given.bounds:
+            self.score_bounds(held_out, filters, models, keys)
+
+    def score_bounds(self, held_out: Any, filters: Any, models: Any, keys: Any) -> None:
+        """Score all members by tighter bounds, and with an E-step that goes on from their own."""
+        found: dict[str, Any] = {}
+        for name, filter in tighter(filters).items():
+            begin = time.time()
+            try:
+                scores = held_out.evaluate_stacked(filter, models, keys)
+            except Exception as error:  # one bound that fails leaves the others
+                tell(self.cell.name, f"{name} failed: {str(error)[:300]}")
+                continue
+            found[name] = [[round(n, 5) for n in each.per_sequence.tolist()] for each in scores]
+            text = " ".join(f"{each.nats:.3f}" for each in scores)
+            tell(self.cell.name, f"{name} {text} ({time.time() - begin:.0f} s)")
+            record = {"folders": self.cell.folders, "nats_by_song": found}
+            (self.folder / "bounds.json").write_text(json.dumps(record) + "\n")
+
+
+def tighter(filters: Any) -> dict[str, Any]:
+    """The filters of the tighter bounds, and of the descents, with the inference of these."""
+    from varfilter.experiments.settings import filter_with
+    from varfilter.inference import GradientDescent
+
+    inference = filters.inference
+    found: dict[str, Any] = {
+        f"{bound}-{NUM_PARTICLES}": filter_with(inference, bound, NUM_PARTICLES)
+        for bound in ("fivo", "iwae")
+    }
+    for count in DESCENTS:
+        descent = GradientDescent(
+            natural_descent(count), num_iterations=count, num_samples=16, start=inference
+        )
+        found[f"descent-{count}"] = filter_with(descent, "elbo", 1)
+    return found
+
+
+def natural_descent(num_iterations: int) -> Any:
+    """Adam in units of q's own spread, at a rate that falls to zero.
+
+    The latents that a model has learned differ in scale by many orders, so that one rate for all
+    means would leave some where they are and throw others about. A mean moves by 0.1 of its own
+    standard deviation at the most.
+    """
+    import jax
+    import jax.numpy as jnp
+    import optax
+
+    def scaled(updates: Any, q: Any) -> Any:
+        return type(q)(updates.mean * jnp.exp(0.5 * q.log_var), updates.log_var)
+
+    def in_own_units(updates: Any, state: Any, q: Any = None) -> tuple[Any, Any]:
+        is_normal = lambda each: hasattr(each, "log_var")  # noqa: E731
+        return jax.tree.map(scaled, updates, q, is_leaf=is_normal), state
+
+    # d F / d (mean / spread) = spread * d F / d mean; and back, for the step that is made.
+    own_units = optax.GradientTransformation(lambda _: optax.EmptyState(), in_own_units)
+    rate = optax.cosine_decay_schedule(-0.1, num_iterations)
+    return optax.chain(
+        own_units, optax.scale_by_adam(0.9, 0.99), own_units, optax.scale_by_schedule(rate)
+    )
 
 
 if __name__ == "__main__":

@@ -22,12 +22,15 @@ class GradientDescent(AbstractInference):
 
     Each gradient is estimated from `num_samples` fresh draws. Any optax optimizer will do;
     with a learning rate that falls to zero it converges to the best q of the prior's family.
+    With `start`, another inference, q_0 is what that finds: what the descent still gains is what
+    its amortization lost.
     """
 
     is_local: ClassVar[bool] = True
     optimizer: optax.GradientTransformation = eqx.field(static=True)
     num_iterations: int = eqx.field(static=True)
     num_samples: int = eqx.field(static=True)
+    start: AbstractInference | None
 
     def __init__(
         self,
@@ -35,6 +38,7 @@ class GradientDescent(AbstractInference):
         *,
         num_iterations: int = 20,
         num_samples: int = 1,
+        start: AbstractInference | None = None,
     ):
         self.num_iterations = require_positive("num_iterations", num_iterations)
         self.num_samples = require_positive("num_samples", num_samples)
@@ -42,11 +46,17 @@ class GradientDescent(AbstractInference):
             optimizer = optax.adam(optax.cosine_decay_schedule(0.2, self.num_iterations))
         require_optimizer("optimizer", optimizer)
         self.optimizer = optimizer
+        self.start = start
 
     @classmethod
     def require_fitting(cls, model: AbstractModel) -> None:
         """Refuse latents without a gradient of their draws, which is what it descends."""
         require_reparameterisable(cls.__name__, model)
+
+    def init(self, model: AbstractModel) -> Memory:
+        """The memory of the inference that it starts from, if that has one."""
+        super().init(model)
+        return None if self.start is None else self.start.init(model)
 
     def infer(
         self,
@@ -58,10 +68,16 @@ class GradientDescent(AbstractInference):
         *,
         kl_weight: float | Float[Array, ""] = 1.0,
     ) -> Inferred:
-        """Descend the free energy, beginning at the prior."""
+        """Descend the free energy, beginning at the prior or at what `start` finds."""
         # q is the solution of an optimisation: the model learns at q, not through the descent.
         model, state, x = detach((model, state, observation.x))
-        prior = model.prior(state)
+        prior = first = model.prior(state)
+        if self.start is not None:
+            start_key = jax.random.fold_in(key, self.num_iterations)
+            found = self.start.infer(
+                model, state, memory, observation, start_key, kl_weight=kl_weight
+            )
+            first, memory = detach((found.posterior, found.memory))
 
         def iterate(carry: Any, iteration: Array) -> Any:
             q, optimizer_state = carry
@@ -73,7 +89,7 @@ class GradientDescent(AbstractInference):
             return (stabilised(optax.apply_updates(q, step)), optimizer_state), value
 
         iterations = jnp.arange(self.num_iterations)
-        (q, _), values = jax.lax.scan(iterate, (prior, self.optimizer.init(prior)), iterations)
+        (q, _), values = jax.lax.scan(iterate, (first, self.optimizer.init(first)), iterations)
         return Inferred(q, memory, values)
 
 
