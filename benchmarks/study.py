@@ -39,8 +39,8 @@ SCORING = 75.0
 # The same with the tighter bounds, whose programs compile for a minute.
 SCORING_BOUNDS = 200.0
 NUM_PARTICLES = 128
-# Of the E-step that goes on from an inference: enough to converge, and half of that, to see it.
-DESCENTS = (50, 100)
+# Iterations of the E-step that goes on from an inference: enough, and half of that, to see it.
+DESCENTS = (100, 50)
 # How often the archive is written, and the files of a cell in training.
 BETWEEN = 20.0
 MPS = Path("/tmp/varfilter-mps")
@@ -331,7 +331,9 @@ class Training:
         if self.given.weights is not None:
             best = min(range(len(trained)), key=lambda member: trained[member].valid)
             place = self.given.weights / self.cell.name
-            shutil.copytree(self.runs[best].folder, place, dirs_exist_ok=True)
+            # What only goes on with training is large, and left out.
+            others = shutil.ignore_patterns("checkpoints", "*.lock")
+            shutil.copytree(self.runs[best].folder, place, ignore=others, dirs_exist_ok=True)
         if self.given.bounds:
             self.score_bounds(held_out, filters, models, keys)
 
