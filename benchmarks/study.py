@@ -46,8 +46,8 @@ BETWEEN = 20.0
 MPS = Path("/tmp/varfilter-mps")
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results" / "table-3"
-# Around the table in the documents.
-MARKS = ("<!-- table 3 -->", "<!-- end of table 3 -->")
+# With tighter bounds: the same settings and seeds, trained again.
+BOUNDS = ROOT / "results" / "table-3-bounds"
 
 
 def main() -> None:
@@ -127,14 +127,20 @@ def keep(folder: Path, results: Path) -> None:
 
 
 def document() -> None:
-    """Write the table of `results/table-3` between its marks in `docs/paper.md`."""
+    """Write the tables of `results/` between their marks in `docs/paper.md`."""
+    from varfilter.report.gaps import gaps_markdown, read_gaps
     from varfilter.report.study import read_cells, study_markdown
 
     page = ROOT / "docs" / "paper.md"
-    before, rest = page.read_text(encoding="utf-8").split(f"{MARKS[0]}\n")
-    after = rest.split(f"{MARKS[1]}\n")[1]
-    table = study_markdown(read_cells(RESULTS))
-    text = f"{before}{MARKS[0]}\n\n{table}\n{MARKS[1]}\n{after}"
+    text = page.read_text(encoding="utf-8")
+    tables = {
+        "table 3": study_markdown(read_cells(RESULTS)),
+        "inference gap": gaps_markdown(read_gaps(BOUNDS)),
+    }
+    for name, table in tables.items():
+        begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->\n"
+        before, rest = text.split(begin)
+        text = f"{before}{begin}\n{table}\n{end}{rest.split(end)[1]}"
     page.write_text(text, encoding="utf-8")
 
 

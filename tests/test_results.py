@@ -10,6 +10,7 @@ import pytest
 
 from commands import refuse, succeed
 from studies import drawn, write_cell
+from varfilter.report.gaps import gaps_markdown, read_gaps
 from varfilter.report.study import read_cells, study_lines, study_markdown
 
 ROOT = Path(__file__).parent.parent
@@ -74,6 +75,11 @@ def test_runs_are_on_record_with_what_made_them():
         # The first runs that were kept have no step in their scores.
         step = json.loads(path.read_text()).get("step") if path.exists() else None
         assert step in (None, json.loads(best)["step"])
+
+
+def test_the_inference_gap_is_that_of_its_files():
+    block = PAGE.split("<!-- inference gap -->")[1].split("<!-- end of inference gap -->")[0]
+    assert block.strip() == gaps_markdown(read_gaps(RESULTS / "table-3-bounds")).strip()
 
 
 def test_table_3_is_that_of_its_files():
