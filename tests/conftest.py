@@ -65,14 +65,43 @@ lowered = Counter()
 jax.monitoring.register_event_duration_secs_listener(
     lambda event, *_, **__: lowered.update(since=event.endswith("jaxpr_to_mlir_module_duration"))
 )
-# Files with single tests of half a minute and more: the tools, pages, and programs that run in
-# processes of their own. First, since a worker that takes one of them last keeps the other waiting.
+# A worker takes one file after another, or one of these folders, whose files share a fixture that
+# takes half a minute to make.
+SHARING = ("tests/report/",)
+# Those that take the longest come first, since a worker that takes one of them last keeps the other
+# waiting.
 LONGEST = (
-    "test_quality.py",
     "test_docs.py",
-    "test_examples.py",
-    "test_demo.py",
+    "test_columns.py",
+    "test_quality.py",
+    "test_applied.py",
+    "test_learning.py",
     "test_real_data.py",
+    "test_moving_levels.py",
+    "test_examples.py",
+    "test_moving_columns.py",
+    "test_conformance.py",
+    "test_outliers.py",
+    "test_members.py",
+    "test_table_inputs.py",
+    "test_stream.py",
+    "test_inference.py",
+    "test_particles.py",
+    "test_programs.py",
+    "test_estimator.py",
+    "test_riccati.py",
+    "test_old_runs.py",
+    "test_ensemble.py",
+    "test_ahead.py",
+    "test_drivers.py",
+    "test_inputs.py",
+    "test_missing_feedback.py",
+    "test_paper_models.py",
+    "test_validation.py",
+    "test_column_kinds.py",
+    "test_own_medium.py",
+    "test_start.py",
+    "test_train.py",
     "test_devices.py",
 )
 
@@ -81,6 +110,22 @@ LONGEST = (
 def pytest_collection_modifyitems(items):
     rank = {name: number for number, name in enumerate(LONGEST)}
     items.sort(key=lambda item: rank.get(item.path.name, len(rank)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """No fixture is made twice: what shares it is one worker's, in the order of this file."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Whole(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            file = super()._split_scope(nodeid)
+            return next((folder for folder in SHARING if file.startswith(folder)), file)
+
+    if config.getvalue("dist") != "loadfile":
+        return None
+    config.option.loadscopereorder = False
+    return Whole(config, log)
 
 
 def pytest_collection_finish():

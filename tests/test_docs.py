@@ -46,10 +46,15 @@ def test_python_of_the_quick_start_and_of_your_own_data_runs(folder):
 
 
 @pytest.mark.parametrize(
-    "name", ["model", "inference", "paper", pytest.param("bounds", marks=pytest.mark.slow)]
+    "names",
+    [
+        # In one process, which imports and compiles once what they share.
+        pytest.param(("model", "inference", "paper"), id="model-inference-paper"),
+        pytest.param(("bounds",), id="bounds", marks=pytest.mark.slow),
+    ],
 )
-def test_python_of_a_page_runs(name, folder):
-    run_python(folder, ROOT / "docs" / f"{name}.md")
+def test_python_of_pages_runs(names, folder):
+    run_python(folder, *(ROOT / "docs" / f"{name}.md" for name in names))
 
 
 def test_commands_of_the_pages_are_known():
@@ -79,13 +84,14 @@ def run_commands(page, run, *, more, only=None):
 
 @pytest.mark.usefixtures("as_users_run_it")
 def test_quick_start_works(folder):
-    # A twentieth of the training, and few trajectories: that the fault stands out, and not how well
-    # the bands hold.
+    # One model in the place of two, a fortieth of the training, and few trajectories: that the
+    # fault stands out, and not how well the bands hold.
     few = ["--num-particles", "8"]
+    small = ["--max-updates", "40", "--num-members", "1"]
     run_commands(
         ROOT / "docs" / "index.md",
         command,
-        more={"train": ["--max-updates", "80"], "filter": few, "forecast": few},
+        more={"train": small, "filter": few, "forecast": few},
         only=("train", "filter", "forecast"),
     )
     check_filtered(folder)

@@ -135,8 +135,14 @@ def test_the_catalogue_is_consistent():
 # Check.
 
 
+# Films take seconds to decode: `data/sets/test_checks.py` has them by default.
+FILMS = ("weizmann", "kth-sample")
+
+
 @needs_data
-@pytest.mark.parametrize("name", HERE)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow if n in FILMS else ()) for n in HERE]
+)
 def test_check_verifies_every_set_that_is_here(in_data, name):
     code, out, err = command("data", "check", name, "--json")
     assert code == 0, err

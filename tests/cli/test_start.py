@@ -48,6 +48,7 @@ def test_a_table_is_trained_without_the_readers_of_sound_video_and_music(tmp_pat
     text = "\n".join(["warm,cold", *(f"{a},{b}" for a, b in rows)])
     (tmp_path / "x.csv").write_text(text + "\n")
     small = ("--max-updates", 1, "--schedule.batch-size", 2, "--filter.inference.hidden-size", 2)
+    small += ("--num-members", 1)
     modules = imported("train", "x.csv", *small, "--quiet", cwd=tmp_path)
     assert "varfilter.runs.training" in modules
     others = {"audio", "video", "midi", "rolls", "recordings", "sphere"}

@@ -137,7 +137,7 @@ def test_bands_inside_a_gap_hold_what_they_say():
         transition=[[0.5]], feedback=[[0.45]], process_covariance=[[0.3]], loading=[[1.0]],
         noise_covariance=[[0.1]],
     )  # fmt: skip
-    keys = jax.random.split(KEY, 150)
+    keys = jax.random.split(KEY, 80)
     truth = eqx.filter_jit(jax.vmap(lambda k: vf.generate(model, 24, k)[0]))(keys)
     gap = slice(8, 20)
     seen = truth.at[:, gap].set(jnp.nan)
@@ -153,7 +153,7 @@ def test_bands_inside_a_gap_hold_what_they_say():
 
     many = coverage(vf.ParticleFilter(Exact(), 64))
     one = coverage(vf.VariationalFilter(Exact()))
-    # Its own error by the scatter of 150 sequences; 64 trajectories in the place of all take from
+    # Its own error by the scatter of 80 sequences; 64 trajectories in the place of all take from
     # the spread of their mean a 64th, and from the coverage less than a hundredth.
     assert abs(many.mean() - 0.9) < 4 * worlds.standard_error(many) + 0.01
     assert one.mean() < 0.8

@@ -46,7 +46,8 @@ def holds(model, xs, us, mask):
 @pytest.mark.parametrize(
     "name",
     [
-        "plain",
+        # The batches below are of it.
+        pytest.param("plain", marks=pytest.mark.slow),
         pytest.param("inputs", marks=pytest.mark.slow),
         pytest.param("large", marks=pytest.mark.slow),
         "feedback",

@@ -57,18 +57,30 @@ def step(filter, learner, model, xs):
 
 @pytest.mark.parametrize("which", [0, 1], ids=["time-parallel", "end-to-end"])
 def test_the_gradient_is_that_of_the_thinned_model_in_the_whole_ones_weights(which):
-    model = worlds.srnn()
+    model = worlds.deep_markov()
     xs = jnp.asarray(np.stack([worlds.observations(model, 5, seed) for seed in (1, 2)]))
-    thin = Dropout(0.3)(model, NOW, KEY)
+    thinned = eqx.filter_jit(lambda m: Dropout(0.3)(m, NOW, KEY))
+    thin = thinned(model)
     filter, whole = list(learners(model))[which]
     of_thin = step(filter, whole, thin, xs)
-    _, pull_back = eqx.filter_vjp(lambda m: Dropout(0.3)(m, NOW, KEY), model)
-    (want,) = pull_back(of_thin)
+    want = eqx.filter_jit(lambda m, of: eqx.filter_vjp(thinned, m)[1](of)[0])(model, of_thin)
     _, learner = list(learners(model, dropout=Dropout(0.3)))[which]
     got = step(filter, learner, model, xs)
     # The same program but for the masks; a - (a - g) of weights of size 1 rounds g at 1e-7.
     assert worlds.relative_distance(got, want) < 1e-5
     assert worlds.relative_distance(got, of_thin) > 0.1
+
+
+@pytest.mark.parametrize(
+    "which",
+    # What no rate leaves of a model is the model, to the bit, below: whoever learns from it.
+    [pytest.param(0, marks=pytest.mark.slow), 1],
+    ids=["time-parallel", "end-to-end"],
+)
+def test_without_a_rate_the_gradient_is_that_of_the_whole_model(which):
+    model = worlds.deep_markov()
+    xs = jnp.asarray(np.stack([worlds.observations(model, 5, seed) for seed in (1, 2)]))
+    filter, whole = list(learners(model))[which]
     _, none = list(learners(model, dropout=Dropout(0.0)))[which]
     assert (
         worlds.relative_distance(step(filter, none, model, xs), step(filter, whole, model, xs))

@@ -119,6 +119,7 @@ def run(folder, tmp_path_factory):
     experiment = own_experiment(source)
     experiment = replace(
         experiment,
+        num_members=1,
         model=TableSizes(latent_size=2, hidden_size=4),
         filter=FilterChoice(AVF(encode_observation=True, hidden_size=4, num_layers=1)),
         optimizer=replace(experiment.optimizer, num_phi_steps=1),

@@ -101,7 +101,7 @@ INFERENCES = {
 USUAL = {
     ("avf", "variational"),
     ("exact", "particle"),
-    ("mlp", "particle"),
+    ("mlp", "variational"),
     ("lstm", "variational"),
 }
 PAIRS = [
@@ -130,7 +130,10 @@ def test_every_inference_sees_the_changes_alone(name, filter):
         )
 
 
-@pytest.mark.parametrize("build", [worlds.differenced, worlds.logarithmic])
+# A logarithm remembers no level: it begins as the model inside does.
+@pytest.mark.parametrize(
+    "build", [worlds.differenced, pytest.param(worlds.logarithmic, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("begins", ["seen", "partly", "missing"])
 def test_a_stream_is_a_run_with_gaps_and_wherever_it_begins(build, begins):
     model = build()
@@ -256,7 +259,7 @@ def test_an_absurd_level_costs_a_belief_nothing_for_good():
     """After what cannot be, a filter goes on from the last value that could."""
     model = worlds.differenced()
     xs = np.array(worlds.observations(model, 8))
-    filter = vf.ParticleFilter(vf.Prior(), 8)
+    filter = vf.ParticleFilter(vf.Prior(), 4)  # as above: the same program
     _, plain = vf.run(filter, model, xs, KEY, x0=np.zeros(4))
     xs[3] = 1e37
     belief, filtered = vf.run(filter, model, xs, KEY, x0=np.zeros(4))

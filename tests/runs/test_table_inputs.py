@@ -38,6 +38,7 @@ def small(source):
     adam = Adam(1e-2, clip_norm=5.0)
     return replace(
         own_experiment(source),
+        num_members=1,
         model=TableSizes(latent_size=2, hidden_size=16),
         filter=FilterChoice(AVF(encode_observation=True, hidden_size=16, num_layers=1)),
         optimizer=Optimizers(adam, adam, num_phi_steps=2),
@@ -47,7 +48,7 @@ def small(source):
 
 @pytest.fixture(scope="module")
 def fitted():
-    return TableFilter(inputs=["valve"], calendar=False, choose=small).fit(heater())
+    return TableFilter(inputs=["valve"], calendar=False, choose=small, alarm_rate=0.0).fit(heater())
 
 
 @pytest.fixture(scope="module")
@@ -131,8 +132,10 @@ def test_commands(folder, tmp_path):
 
     # The filtered rows of lines are those of the table.
     told = "\n".join(map(json.dumps, lines[:20]))
-    live = [json.loads(row) for row in succeed("filter", folder, "-", stdin=told).out.splitlines()]
-    rows = list(filter_data(Run.load(folder), {name: c[:20] for name, c in past.items()}))
+    words = ("filter", folder, "-", "--alarm-rate", 0)
+    live = [json.loads(row) for row in succeed(*words, stdin=told).out.splitlines()]
+    begin = {name: column[:20] for name, column in past.items()}
+    rows = list(filter_data(Run.load(folder), begin, alarm_rate=0.0))
     for name in ("heat_mean", "surprise"):
         assert [row[name] for row in live[1:]] == pytest.approx(
             [row[name] for row in rows[1:]], rel=1e-4, abs=1e-4

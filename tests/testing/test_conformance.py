@@ -72,7 +72,8 @@ def test_every_class_has_an_example():
     [
         pytest.param(vf.KalmanFilter(), id="kalman"),
         pytest.param(vf.VariationalFilter(vf.Exact()), id="exact", marks=SLOW),
-        pytest.param(vf.ParticleFilter(vf.Exact(), 4), id="optimal-particles"),
+        # Particles by default with a proposal that learns (`test_particle_conformance.py`).
+        pytest.param(vf.ParticleFilter(vf.Exact(), 4), id="optimal-particles", marks=SLOW),
     ],
 )
 def test_exact_filters_conform(filter):
