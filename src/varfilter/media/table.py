@@ -12,7 +12,7 @@ import numpy as np
 from varfilter.data.dataset import Dataset
 from varfilter.data.tables.grid import Clock
 from varfilter.data.tables.kinds import KINDS
-from varfilter.data.tables.motion import MOTIONS
+from varfilter.data.tables.motion import in_words, is_motion
 from varfilter.data.tables.parts import split_time
 from varfilter.data.tables.spacing import BY_ROWS
 from varfilter.data.tables.times import UNNAMED
@@ -345,12 +345,13 @@ class TableMedium(AbstractMedium):
         schema, fits = dataset.schema, []
         if schema is None:
             return super().draw_fit(dataset)
-        what = {"level": "value", "log": "logarithm", "log-change": "change of the logarithm"}
         for cell in cells_of(dataset):
             kind, motion = schema.kinds[cell.name], schema.motions.get(cell.name, "level")
             fit = marginal_of(kind, motion, [cell.numbers(rows) for rows in dataset.train])
             levels = ("0", "1") if kind == "binary" else cell.levels
-            fits.append(ColumnFit(cell.name, kind, what.get(motion) or motion, fit, levels))
+            fits.append(
+                ColumnFit(cell.name, kind, in_words(motion).removeprefix("its "), fit, levels)
+            )
         return marginals(fits)
 
     def draw_filtering(
@@ -456,7 +457,7 @@ def _kinds(texts: Sequence[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     column = ""
     for text in texts:
-        if column and text in (*KINDS, *MOTIONS):  # price=heavy log-change
+        if column and (text in KINDS or is_motion(text)):  # price=heavy log-change
             found[column] += f" {text}"
             continue
         # A comma between two of them, and not one in the name of a column.

@@ -21,7 +21,7 @@ from varfilter.data.tables.columns import require_resolved
 from varfilter.data.tables.constants import without_constants
 from varfilter.data.tables.files import Columns, read_columns
 from varfilter.data.tables.grid import Clock, usual_step
-from varfilter.data.tables.inputs import KnownInputs, require_calendar, usual_periods
+from varfilter.data.tables.inputs import PERIODS, KnownInputs, require_calendar, usual_periods
 from varfilter.data.tables.kinds import kind_notes, scaling_of
 from varfilter.data.tables.layout import (
     Layout,
@@ -51,6 +51,7 @@ from varfilter.data.tables.schema import (
     require_dense_grid,
     require_kind,
 )
+from varfilter.data.tables.season import season_lengths
 from varfilter.data.tables.spacing import (
     BY_ROWS,
     WORDS,
@@ -183,7 +184,14 @@ def read_table(
     steps = gridded(rows, known_rows.values, clock, spacing, points, known_inputs)
     split_rows = {name: steps[name].rows for name in SPLITS}
     goes_on = not splits_sequences(rows, split)
-    motions = motions_of(kinds_by_name, steps["train"], given_motions, goes_on=goes_on)
+    lengths = season_lengths(list(PERIODS.values()), spacing.length) if clock.is_date else []
+    motions = motions_of(
+        kinds_by_name,
+        steps["train"],
+        given_motions,
+        [] if is_by_rows or calendar is False else lengths,
+        goes_on=goes_on,
+    )
     require_positive(rows, names, motions, given_motions)
     words = {name: motion.word for name, motion in motions.items() if motion.word != "level"}
     refined = refined_kinds(kinds_by_name, words, split_rows["train"], given_kinds)
