@@ -15,6 +15,10 @@ from varfilter.distributions.base import Move
 from varfilter.model import AbstractModel, State
 
 
+# In spreads of c_t: a change that lies farther out is told to the recurrence as this.
+FARTHEST = 30.0
+
+
 class DifferencedState(eqx.Module):
     """The state of the model of changes, x_{t-1}, and 1 if that is known, else 0.
 
@@ -48,6 +52,8 @@ class Differenced(AbstractModel):
       a season before, x_t = x_{t-1} + (x_{t-s} - x_{t-s-1}) + drift + scale * c_t. None: no season.
     - `season_spread`: the spread of x_t - x_{t-1} of such an element. Until a season and a step
       were seen, that is what is known of it: x_t ~ N(x_{t-1}, season_spread^2), widened by c_t's.
+
+    The recurrence of `model` is told of no change beyond 30 times `scale`; what is scored is whole.
 
     An element of which x_{t-1} was not observed was drawn by the filter, as any other that is
     missing; so the last value is always known, in each trajectory by itself.
@@ -160,7 +166,11 @@ class Differenced(AbstractModel):
         self, state: DifferencedState, z: Any, features: Float[Array, " size"]
     ) -> DifferencedState:
         """Tell the model of changes c_t, and keep x_t."""
-        embedded = self.model.embed(self._change(state, features))
+        change = self._change(state, features)
+        # With heavy tails a draw may lie a thousand spreads out; a network that was told of it
+        # would answer with as much, and a forecast feed that back to it step by step.
+        change = jnp.where(self._moves, jnp.clip(change, -FARTHEST, FARTHEST), change)
+        embedded = self.model.embed(change)
         changes = self.model.advance(state.changes, z, embedded)
         past, num_past = state.past, state.num_past
         if past is not None and num_past is not None:
