@@ -20,6 +20,7 @@ Row = dict[str, Any]
 ENDINGS = (".jsonl", ".csv", ".parquet", ".npz")
 # Of one value, in a format that has a column for each.
 MOST_ELEMENTS = 100
+WHOLE: tuple[type, ...] = (int, np.integer, np.bool)
 DATES: tuple[type, ...] = (np.datetime64, dt.date)
 
 
@@ -129,6 +130,10 @@ def _write_parquet(rows: Iterable[Row], path: Path) -> None:
             array = _array(values)
             if array.dtype.kind == "U":
                 array = [_text(value) for value in values]
+            elif any(isinstance(value, WHOLE) for value in values) and len(values) > 1:
+                # Numbers and truths of which some are missing stay what they are.
+                whole = all(_is_missing(value) or isinstance(value, WHOLE) for value in values)
+                array = [None if v is None else v for v in map(_plain, values)] if whole else array
             column = polars.Series(name, array)
             series.append(column.fill_nan(None) if column.dtype.is_float() else column)
         content = io.BytesIO()

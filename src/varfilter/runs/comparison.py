@@ -1,6 +1,7 @@
 """A trained run beside what takes no training, column by column, on the same held-out steps."""
 
 import math
+import shutil
 from collections.abc import Sequence
 from typing import Any
 
@@ -85,6 +86,37 @@ def remember_comparison(run: Run, dataset: Dataset, horizon: int = 1) -> dict[st
     if found is not None:
         run.remember(comparison={name: each["1"] for name, each in found["nats"].items()})
     return found
+
+
+def remember_comparisons(
+    runs: Sequence[Run], dataset: Dataset, horizon: int = 1
+) -> dict[str, Any] | None:
+    """The same for runs that differ by their seeds: what is learned for references is learned once.
+
+    The scores of the model are means over the runs.
+    """
+    found: list[dict[str, Any]] = []
+    for run in runs:
+        learned = runs[0].folder / LINEAR
+        if found and learned.is_file():
+            shutil.copyfile(learned, run.folder / LINEAR)
+        each = remember_comparison(run, dataset, horizon)
+        if each is None:
+            return None
+        found.append(each)
+    first = found[0]
+    own = {part: _mean([each[part][MODEL] for each in found]) for part in ("columns", "nats")}
+    notes = first["notes"]
+    if len(runs) > 1:
+        notes = [f"Scores of the {MODEL} are means over {len(runs)} seeds.", *notes]
+    return first | {part: first[part] | {MODEL: own[part]} for part in own} | {"notes": notes}
+
+
+def _mean(scores: Sequence[Any]) -> Any:
+    """The means of dictionaries of numbers with the same names; of what is None, None."""
+    if isinstance(scores[0], dict):
+        return {name: _mean([each[name] for each in scores]) for name in scores[0]}
+    return None if scores[0] is None else sum(scores) / len(scores)
 
 
 def compared_part(
