@@ -31,6 +31,7 @@ def forgetful(run, folder, monkeypatch):
     monkeypatch.setattr(other, "remember", lambda **facts: other.record.update(facts))
     return other
 
+
 HEAT, VALVE = "heat < $x$ & y", "valve"
 
 

@@ -35,8 +35,9 @@ def say_comparison(found: Mapping[str, Any]) -> None:
     if len(names) > MOST_COLUMNS:
         console.print(f"{len(names) - MOST_COLUMNS} more columns are in the JSON of `evaluate`.")
     console.print(
-        "RMSE and CRPS in the column's own units, log score in nats (all: per step), lower is"
-        " better; 50% and 90%: the values inside of such bands."
+        "RMSE and CRPS in the column's own units; log score in nats (all: per step) of standardised"
+        " ones, add log(spread in training) for the column's own; lower is better. 50% and 90%: the"
+        " values inside of such bands."
     )
     for note in found["notes"]:
         console.print(printable(note), markup=False)

@@ -20,8 +20,8 @@ def frame_like(
     """The rows as a polars or pandas frame if `frame` is one, else as arrays by name.
 
     With `is_aligned` they are those of `frame`, in its order: its columns of time and sequence and
-    those that were observed are taken over, and the index of a pandas frame. Else a time, and an index of times, have the type,
-    the zone and the name that they have there.
+    those that were observed are taken over, and the index of a pandas frame. Else a time, and an
+    index of times, have the type, the zone and the name that they have there.
     """
     columns: dict[str, Any] = as_columns(rows)
     library = type(frame).__module__.split(".")[0]

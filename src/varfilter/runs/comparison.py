@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
+import numpy as np
 
 from varfilter._arguments import require_positive
 from varfilter._text import count
@@ -36,7 +37,9 @@ def compare_run(
     """The scores of the run and of the references of its medium, as plain JSON.
 
     Of each column, one step ahead and `horizon` steps ahead: `rmse` and `crps` in its own units,
-    `nats`, minus the log of the density or probability of a value, and the shares of values
+    `nats`, minus the log of the density or probability of a value in standardised units (`units`;
+    the spread of each numeric column in training is in `scales`: the log of it more is the score in
+    its own units, but for values that are held at a bound or are 0), and the shares of values
     `within_50` and `within_90`, bands that should hold so many in a hundred. `nats` of a predictor
     are summed over the columns. All have predicted the same values, told of all rows before them;
     the run with the filter that `filter_data` has, by 256 draws. None where there are no columns.
@@ -71,6 +74,8 @@ def compare_run(
         "horizons": list(own),
         "forecast_every": every,
         "num_samples": NUM_SAMPLES,
+        "units": run.medium.score_units,
+        "scales": _scales(dataset),
         "notes": list(references.notes),
         "columns": found,
         "nats": {
@@ -127,6 +132,16 @@ def compared_part(
     horizon = _reached(sequences, horizon, split)
     num_steps = sum(len(each) - each.begin for each in sequences)
     return sequences, horizon, 1 if horizon == 1 else math.ceil(num_steps / MOST_FORECASTS)
+
+
+def _scales(dataset: Dataset) -> dict[str, float]:
+    """What the values of each column with a density were divided by."""
+    scale = np.broadcast_to(np.asarray(dataset.scaling.scale, np.float64), dataset.num_elements)
+    return {
+        name: float(scale[i])
+        for i, (name, family) in enumerate(dataset.column_families)
+        if not family.has_levels
+    }
 
 
 def _total(scores: dict[str, dict[str, Any]]) -> float:

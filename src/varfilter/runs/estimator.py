@@ -212,6 +212,7 @@ class TableFilter:
     def score(self, frame: Any, y: Any = None) -> float:
         """The mean log score of a step: log p(x_t | x_<t) in nats, higher is better.
 
+        Densities are of standardised columns: less their mean in training, by their spread there.
         First steps, which are conditioned on, and steps of which nothing was observed do not count.
         """
         applied = apply_run(self.run, seed=self.seed)
