@@ -54,8 +54,8 @@ def say_alarms(run: Any, healthy: Any) -> None:
         say(f"alarms: by {steps:,} validated steps; rates below {1 / steps:.2g} are extrapolated")
         return
     say(
-        f"alarms: none, since fewer than {FEWEST_VALUES} steps of the validation part were observed;"
-        " a longer table would have some"
+        f"alarms: none, since fewer than {FEWEST_VALUES} steps of the validation part were"
+        " observed; a longer table would have some"
     )
 
 
