@@ -29,7 +29,7 @@ def frame_like(
     if library in ("polars", "pandas"):  # in which a level may be missing; in an array it is empty
         for name in (each for own in schema.levels for each in (own, f"{own}_level")):
             if name in columns:
-                columns[name] = [text or None for text in columns[name].tolist()]
+                columns[name] = [None if text == "" else text for text in columns[name].tolist()]
     is_aligned = is_aligned and schema.layout.long is None
     if library == "polars":
         return _polars(frame, columns, schema, is_aligned=is_aligned)

@@ -23,7 +23,8 @@ from varfilter.data.tables.kinds import (
 from varfilter.data.tables.layout import Rows
 from varfilter.data.tables.levels import Levels, levels_of, recoded, unseen_note
 from varfilter.data.tables.motion import MOTIONS, Motion, transform_of, usual_motion
-from varfilter.data.tables.schema import Steps, require_kind
+from varfilter.data.tables.schema import require_kind
+from varfilter.data.tables.steps import Steps
 
 
 def with_levels(

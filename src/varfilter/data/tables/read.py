@@ -41,16 +41,7 @@ from varfilter.data.tables.layout import (
 from varfilter.data.tables.levels import coded
 from varfilter.data.tables.motion import motion_notes
 from varfilter.data.tables.notes import notes_of
-from varfilter.data.tables.schema import (
-    Points,
-    TableSchema,
-    grid_points,
-    gridded,
-    loses_many,
-    merged_rows,
-    require_dense_grid,
-    require_kind,
-)
+from varfilter.data.tables.schema import TableSchema, require_kind
 from varfilter.data.tables.spacing import (
     BY_ROWS,
     WORDS,
@@ -58,6 +49,14 @@ from varfilter.data.tables.spacing import (
     Spacing,
     named_calendar,
     usual_calendar,
+)
+from varfilter.data.tables.steps import (
+    Points,
+    grid_points,
+    gridded,
+    loses_many,
+    merged_rows,
+    require_dense_grid,
 )
 
 
