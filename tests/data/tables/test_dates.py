@@ -91,3 +91,40 @@ def test_a_line_may_name_a_month_or_number_it():
             assert TableLines(schema).read(line)[-1].time == np.datetime64("2024-03-01")
         bad = json.dumps({"year": 2024, "month": "Mrz", "x": 1})
         refuses(lambda: TableLines(schema).read(bad), ValueError, "Mrz", "no time")  # noqa: B023
+
+
+@pytest.mark.parametrize(
+    "form", ["%d-%b-%Y", "%d-%b-%y", "%b %d, %Y", "%a, %d %B %Y", "%B %d %Y 12:30", "%Y%m%d"]
+)
+def test_names_of_months_and_eight_digits(form):
+    table = days(form, count=60)
+    if form == "%Y%m%d":
+        table["date"] = table.pop("when").astype(np.int64)
+    made = read_table(table)
+    name = made.schema.time
+    begin = np.datetime64("2024-01-01T12:30" if ":" in form else "2024-01-01", "us")
+    np.testing.assert_array_equal(made.times["train"][0][:2], begin + np.arange(2) * 86_400_000_000)
+    assert made.schema.step == 86400.0
+    told = table[name][-1]
+    told = told if isinstance(told, str) else int(told)
+    reader = TableLines(known(made.schema))
+    assert reader.read(json.dumps({name: told, "x": 1}))[-1].time == begin + np.timedelta64(59, "D")
+    again = known(made.schema).read(table)
+    np.testing.assert_array_equal(again.times[0][-1], begin + np.timedelta64(59, "D"))
+
+
+def test_numbers_that_are_no_dates_stay_numbers():
+    table = {"date": np.arange(20240101, 20240161), "x": np.arange(60) * 1.5}
+    assert not read_table(table).schema.layout.clock.is_date  # there is no 32nd of January
+    assert column_of(["1,234.5", "12", None, "-3,000"]).values[[0, 1, 3]].tolist() == [
+        1234.5, 12.0, -3000.0,
+    ]  # fmt: skip
+    assert column_of(["1,234.5", "12,5"]).form == "text"
+
+
+def test_times_with_and_without_a_zone_are_told_of():
+    mixed = column_of(["2024-01-01T00:00:00+01:00", "2024-01-01T01:00:00"])
+    assert mixed.values.tolist()[1] == mixed.values.tolist()[0] + np.timedelta64(2, "h")
+    assert "taken for UTC" in mixed.notes[0]
+    assert not column_of(["2024-01-01T00:00:00Z", "2024-01-01T01:00:00-0500"]).notes
+    assert not column_of(["2024-01-01", "2024-01-02"]).notes

@@ -18,6 +18,9 @@ from varfilter.data.tables.dates import described, looks_like_date, written_date
 
 COMMA_NUMBER = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?([eE][+-]?\d+)?")
 # 1,234 may be a thousand; 0,125 and 12,5 may not.
+# 1,234.5 can be nothing else.
+GROUPED = re.compile(r"[+-]?(\d{1,3}(,\d{3})+|\d+)(\.\d+)?")
+OFFSET = re.compile(r":.*(Z|[+-]\d{2}(:?\d{2})?)$")
 THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
 
 
@@ -32,6 +35,18 @@ def comma_numbers(texts: list[str]) -> list[float] | None:
     if any("." in text and "," not in text for text in texts):
         return None
     return [float(text.replace(".", "").replace(",", ".")) for text in texts]
+
+
+def grouped_numbers(texts: list[str]) -> list[float] | None:
+    """The numbers of texts with commas between thousands; None if they are none, or may be others.
+
+    One of them must have a decimal point too: 1,234 by itself may be little more than one.
+    """
+    if not all(GROUPED.fullmatch(text) for text in texts):
+        return None
+    if not any("," in text and "." in text for text in texts):
+        return None
+    return [float(text.replace(",", "")) for text in texts]
 
 
 def has_comma_number(text: str) -> bool:
@@ -99,7 +114,8 @@ def column_of(values: Iterable[Any]) -> Column:
         if all(
             (stamp is None) == (item is None) for stamp, item in zip(stamps, items, strict=True)
         ):
-            return Column(np.array(stamps, "datetime64[us]"), "time", texts=_texts(items))
+            notes = _zone_notes(present)
+            return Column(np.array(stamps, "datetime64[us]"), "time", notes, _texts(items))
     numbers = [math.nan if item is None else _number(item) for item in items]
     if not any(number is None for number in numbers):
         form = "bool" if present and all(_is_bool(item) for item in present) else "number"
@@ -260,6 +276,11 @@ def _as_written(items: list[Any], present: list[str]) -> Column | None:
         each = iter(numbers)
         values = [math.nan if item is None else next(each) for item in items]
         return Column(np.array(values, np.float64), "number", ("has decimal commas",))
+    numbers = grouped_numbers(present)
+    if numbers is not None:
+        each = iter(numbers)
+        values = [math.nan if item is None else next(each) for item in items]
+        return Column(np.array(values, np.float64), "number", ("has commas between thousands",))
     dates = written_dates(present)
     if dates is None:
         return None
@@ -267,6 +288,14 @@ def _as_written(items: list[Any], present: list[str]) -> Column | None:
     stamps = [None if item is None else next(each) for item in items]
     notes = (f"holds dates, read as {described(dates[1])}",)
     return Column(np.array(stamps, "datetime64[us]"), "time", notes, _texts(items), dates[1])
+
+
+def _zone_notes(dates: list[Any]) -> tuple[str, ...]:
+    """That some of the dates have an offset from UTC, and others none."""
+    has_offset = {bool(OFFSET.search(date)) for date in dates if isinstance(date, str)}
+    if len(has_offset) < 2:
+        return ()
+    return ("holds times with an offset from UTC and times without, which are taken for UTC",)
 
 
 def _texts(items: list[Any]) -> np.ndarray | None:

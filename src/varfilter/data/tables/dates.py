@@ -1,10 +1,11 @@
-"""Dates as people write them, in other ways than ISO's: 31/01/2024, 1/31/24, 2024Q1, Q1 2024.
+"""Dates as people write them, in other ways than ISO's: 31/01/2024, 31-Jan-24, 20240131, 2024Q1.
 
 How they are written is a style: the order of day, month and year in words, or the form of a quarter
 with places for its year and its number. A table of new rows is read in the style of the first one:
 a few rows alone may not tell the day from the month.
 """
 
+import calendar
 import datetime as dt
 import re
 from collections.abc import Sequence
@@ -17,13 +18,21 @@ CLOCK = (
 )
 YEAR_LAST = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4}|\d{2})" + CLOCK)
 YEAR_FIRST = re.compile(r"(\d{4})([./])(\d{1,2})\2(\d{1,2})" + CLOCK)
-
+# 31-Jan-2024 and Jan 31, 2024, after the day of the week or not.
+DAY_AND_NAME = re.compile(
+    r"(?:[A-Za-z]{3,9},? )?(\d{1,2})[ /.-]([A-Za-z]{3,9})\.?,?[ /-](\d{2,4})(.*)"
+)
+NAME_AND_DAY = re.compile(r"(?:[A-Za-z]{3,9},? )?([A-Za-z]{3,9})\.? (\d{1,2}),? (\d{4})(.*)")
+# Of the years that eight digits may begin with: others are numbers.
+CENTURIES = ("18", "19", "20", "21")
+MONTHS = tuple(name.lower() for name in calendar.month_name)
 QUARTERS = (
     re.compile(r"(?P<year>\d{4})(?P<between>[ -]?)(?P<letter>[Qq])(?P<quarter>[1-4])"),
     re.compile(r"(?P<letter>[Qq])(?P<quarter>[1-4])(?P<between>[ /-]?)(?P<year>\d{4})"),
 )
-YEAR_MONTH_DAY, DAY_MONTH_YEAR, MONTH_DAY_YEAR = (
-    "year, month, day", "day, month, year", "month, day, year",
+YEAR_MONTH_DAY, DAY_MONTH_YEAR, MONTH_DAY_YEAR, BY_NAME, DIGITS = (
+    "year, month, day", "day, month, year", "month, day, year", "day, month by its name, year",
+    "year, month, day in eight digits",
 )  # fmt: skip
 
 
@@ -35,6 +44,8 @@ def written_dates(texts: Sequence[str]) -> tuple[list[dt.datetime], str] | None:
         style = YEAR_MONTH_DAY
     elif found := _quarter(texts[0]):
         style = _quarter_style(found)
+    elif _numbered(texts[0]) != texts[0]:
+        style = BY_NAME
     else:
         matches = [YEAR_LAST.fullmatch(text) for text in texts]
         firsts = [int(match[1]) for match in matches if match]
@@ -56,6 +67,11 @@ def written_dates(texts: Sequence[str]) -> tuple[list[dt.datetime], str] | None:
 def dates_in(style: str, texts: Sequence[str]) -> list[dt.datetime] | None:
     """The dates of texts that are written in a style; None if one of them is not."""
     is_quarter = "{" in style
+    if style == DIGITS:
+        texts = [f"{text[:4]}/{text[4:6]}/{text[6:]}" if len(text) == 8 else "" for text in texts]
+        style = YEAR_MONTH_DAY
+    if style == BY_NAME:
+        texts, style = [_numbered(text) for text in texts], DAY_MONTH_YEAR
     pattern = YEAR_FIRST if style == YEAR_MONTH_DAY else YEAR_LAST
     matches = [_quarter(text) if is_quarter else pattern.fullmatch(text) for text in texts]
     if not all(matches):
@@ -72,8 +88,29 @@ def dates_in(style: str, texts: Sequence[str]) -> list[dt.datetime] | None:
         return None
 
 
+def digits_of(numbers: np.ndarray) -> np.ndarray:
+    """Whole numbers as texts, others and what is missing as None."""
+    is_whole = np.isfinite(numbers) & (numbers == np.round(numbers)) & (np.abs(numbers) < 1e15)
+    texts = np.full(len(numbers), None, object)
+    texts[is_whole] = [str(number) for number in numbers[is_whole].astype(np.int64)]
+    return texts
+
+
+def dates_of_digits(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """The dates that numbers such as 20240131 are, and their texts; None if one is none."""
+    texts = digits_of(numbers)
+    present = [text for text in texts if text is not None]
+    if len(present) < len(texts) or not all(text[:2] in CENTURIES for text in present):
+        return None
+    dates = dates_in(DIGITS, present)
+    return None if dates is None else (np.array(dates, "datetime64[us]"), texts)
+
+
 def in_style(time: np.datetime64, style: str) -> str | None:
-    """A time as a quarter of the style; None if the style has none, or it is no quarter's begin."""
+    """A time as a quarter or in the eight digits of the style; None if it is none, or has none."""
+    if style == DIGITS:
+        day = time.astype("datetime64[D]")
+        return str(day).replace("-", "") if day == time else None
     month = time.astype("datetime64[M]")
     number = int(month.astype(np.int64))
     if "{" not in style or month != time or number % 3:
@@ -89,6 +126,24 @@ def described(style: str) -> str:
 def looks_like_date(text: str) -> bool:
     """Whether three numbers stand there as in a date, in whatever order."""
     return (YEAR_LAST.fullmatch(text) or YEAR_FIRST.fullmatch(text)) is not None
+
+
+def _numbered(text: str) -> str:
+    """A date with the name of a month as one in numbers, the day first; others as they are."""
+    found = DAY_AND_NAME.fullmatch(text)
+    day, name, year, rest = found.groups() if found else ("", "", "", "")
+    if not found and (found := NAME_AND_DAY.fullmatch(text)):
+        name, day, year, rest = found.groups()
+    number = next((i for i, full in enumerate(MONTHS) if i and _is_name(name, full)), None)
+    return text if number is None else f"{day}/{number}/{year}{rest}"
+
+
+def _is_name(text: str, month: str) -> bool:
+    return len(text) >= 3 and text.lower() in (
+        month,
+        month[:3],
+        month[:4] if month[0] == "s" else "",
+    )
 
 
 def _quarter(text: str) -> re.Match[str] | None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from varfilter._arguments import kind
 from varfilter.data.tables.columns import Column, column_of
-from varfilter.data.tables.dates import dates_in, in_style
+from varfilter.data.tables.dates import DIGITS, dates_in, digits_of, in_style
 from varfilter.data.tables.files import Columns
 from varfilter.data.tables.parts import Part, join_parts
 from varfilter.data.tables.spacing import MOST_GAPS
@@ -64,6 +64,8 @@ class Clock:
         if not self.style or column.style == self.style:
             return column
         texts = column.values if column.form == "text" else column.texts
+        if self.style == DIGITS and column.form == "number":
+            texts = digits_of(column.values)
         if texts is None:
             return column
         dates = dates_in(self.style, [text for text in texts if text is not None])

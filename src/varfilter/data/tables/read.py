@@ -58,6 +58,7 @@ from varfilter.data.tables.steps import (
     merged_rows,
     require_dense_grid,
 )
+from varfilter.data.tables.times import with_dates
 
 
 def read_table(
@@ -134,6 +135,7 @@ def read_table(
     if isinstance(inputs, str):
         raise TypeError(f"`inputs` must be a list of names; got {inputs!r}. Give [{inputs!r}].")
     found, notes = read_columns(source, as_text=(sequence or "", *(long or ())[:1]))
+    found = with_dates(found, time)
     inputs = _one_by_one(inputs, found)
     layout = find_layout(found, time, sequence, long, (*(columns or ()), *inputs))
     clock = layout.clock
