@@ -77,10 +77,13 @@ class GivenRows(NamedTuple):
     def steps(self, begin: int, end: int) -> "GivenRows":
         """Those that lie on the steps from one up to another, which are counted from the first."""
         first, last = np.searchsorted(self.places, [begin, end])
-        arrays = (values[first:last] for values in self[:-1])
-        cells = {name: values[first:last] for name, values in self.cells.items()}
-        part = GivenRows(*arrays, cells)
-        return part._replace(places=part.places - begin)
+        return GivenRows(
+            self.places[first:last] - begin,
+            self.numbers[first:last],
+            self.rows[first:last],
+            self.times[first:last],
+            {name: values[first:last] for name, values in self.cells.items()},
+        )
 
 
 @dataclass(frozen=True)
@@ -158,7 +161,9 @@ class Filtering:
 
 def _padded(values: np.ndarray, count: int) -> np.ndarray:
     """The values with so many after them that are missing."""
-    return values if not count else np.concatenate([values.astype(object), [None] * count])
+    if not count:
+        return values
+    return np.concatenate([values.astype(object), np.full(count, None, object)])
 
 
 def filtering_of(

@@ -14,7 +14,6 @@ from varfilter.distributions import AbstractDistribution, Joint
 from varfilter.distributions.base import Move
 from varfilter.model import AbstractModel, State
 
-
 # In spreads of c_t: a change that lies farther out is told to the recurrence as this.
 FARTHEST = 30.0
 

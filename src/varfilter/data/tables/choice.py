@@ -24,8 +24,9 @@ from varfilter.data.tables.kinds import (
 from varfilter.data.tables.layout import Rows
 from varfilter.data.tables.levels import Levels, levels_of, recoded, unseen_note
 from varfilter.data.tables.motion import MOTIONS, Motion, is_motion, transform_of, usual_motion
-from varfilter.data.tables.schema import Steps, require_kind
+from varfilter.data.tables.schema import require_kind
 from varfilter.data.tables.season import seasonal_motion
+from varfilter.data.tables.steps import Steps
 
 
 def with_levels(

@@ -41,16 +41,7 @@ from varfilter.data.tables.layout import (
 from varfilter.data.tables.levels import coded
 from varfilter.data.tables.motion import motion_notes
 from varfilter.data.tables.notes import notes_of
-from varfilter.data.tables.schema import (
-    Points,
-    TableSchema,
-    grid_points,
-    gridded,
-    loses_many,
-    merged_rows,
-    require_dense_grid,
-    require_kind,
-)
+from varfilter.data.tables.schema import TableSchema, require_kind
 from varfilter.data.tables.season import season_lengths
 from varfilter.data.tables.spacing import (
     BY_ROWS,
@@ -60,6 +51,15 @@ from varfilter.data.tables.spacing import (
     named_calendar,
     usual_calendar,
 )
+from varfilter.data.tables.steps import (
+    Points,
+    grid_points,
+    gridded,
+    loses_many,
+    merged_rows,
+    require_dense_grid,
+)
+from varfilter.data.tables.times import with_dates
 
 
 def read_table(
@@ -136,6 +136,7 @@ def read_table(
     if isinstance(inputs, str):
         raise TypeError(f"`inputs` must be a list of names; got {inputs!r}. Give [{inputs!r}].")
     found, notes = read_columns(source, as_text=(sequence or "", *(long or ())[:1]))
+    found = with_dates(found, time)
     inputs = _one_by_one(inputs, found)
     layout = find_layout(found, time, sequence, long, (*(columns or ()), *inputs))
     clock = layout.clock
