@@ -2,11 +2,12 @@
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import varfilter as vf
-from varfilter.prediction import no_steps, predict, predictive_quantiles, run_predictive
+from varfilter.prediction import no_steps, predict, predictive_quantiles, run_predictive, steady_mean
 from worlds import KEY, linear_gaussian_parameters, observations
 
 # With noise that is independent over elements, as that of the columns of a table is.
@@ -140,3 +141,12 @@ def test_refusals():
         run_predictive(filter, MODEL, XS, KEY, levels=(1.5,))
     with pytest.raises(ValueError, match="give only one"):
         run_predictive(filter, MODEL, XS, KEY, belief=vf.start(filter, MODEL), x0=XS[0])
+
+
+def test_one_future_that_runs_away_is_not_the_mean_of_all():
+    """Of a hundred numbers the two at either end are left out; of a few, none is."""
+    values = np.random.default_rng(0).permutation(100).astype(np.float32)[:, None]
+    far = np.where(values == 99.0, np.float32(1e12), values)
+    inner = np.mean(np.arange(2, 98))
+    np.testing.assert_allclose(steady_mean(jnp.asarray(far)), inner, rtol=1e-6)
+    np.testing.assert_allclose(steady_mean(jnp.asarray(far[:20])), far[:20].mean(0), rtol=1e-6)

@@ -258,10 +258,27 @@ def no_steps(
     return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), tuple(shapes))
 
 
+# Of many trajectories, the share at either end that a mean leaves out.
+OUTERMOST = 0.02
+
+
+def steady_mean(means: Float[Array, "num *event"]) -> Float[Array, " *event"]:
+    """The mean over trajectories, of fifty and more without the lowest and the highest 2%.
+
+    With heavy tails one future in hundreds runs away, and fed back to a network for many steps it
+    may lie a million times as far out as all others; the mean of all would be that one's alone.
+    """
+    num_left_out = int(OUTERMOST * means.shape[0])
+    if not num_left_out:
+        return jnp.mean(means, axis=0)
+    return jnp.mean(jnp.sort(means, axis=0)[num_left_out:-num_left_out], axis=0)
+
+
 class Forecast(eqx.Module):
     """What may come, as draws of x_{t+1}, ..., x_{t+horizon} and their summary.
 
-    `mean` averages the emissions' means, which is steadier than averaging `samples`.
+    `mean` averages the emissions' means, which is steadier than averaging `samples`, and leaves
+    out the outermost of many (`steady_mean`).
     `quantiles[i]` belongs to `levels[i]`, element by element.
     """
 
@@ -354,7 +371,7 @@ def _forecast(
 
     samples, means, _ = jax.vmap(future)(jax.random.split(key, num_samples))
     quantiles = predictive_quantiles(samples, levels)
-    return Forecast(samples, jnp.mean(means, axis=0), quantiles, levels)
+    return Forecast(samples, steady_mean(means), quantiles, levels)
 
 
 @eqx.filter_jit

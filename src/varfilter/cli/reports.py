@@ -40,7 +40,8 @@ class Evaluate(Command):
     Below the free energy stands minus the particle bound (fivo), of the filter with many
     trajectories that `varfilter filter` applies; it is nearer to -log p(x), and takes longer.
     Of a table, that filter then stands beside the last value, that of a season before and a linear
-    state-space model, column by column, one step and --horizon steps ahead.
+    state-space model, column by column, one step and --horizon steps ahead. Nats are of its columns
+    in standardised units: less their mean in training, by their spread there.
 
     examples:
       varfilter evaluate runs/srnn-jsb-avf

@@ -4,7 +4,7 @@ import dataclasses
 import hashlib
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax.numpy as jnp
@@ -24,15 +24,20 @@ class Transform:
     """How a model is told of an element x: by its logarithm, by its change, or by both.
 
     y = (log x - log_centre) / log_scale, or x itself where `log_scale` is None; and of that
-    (y_t - y_{t-1} - drift) / change_scale, or y itself where `change_scale` is None. The numbers
-    are in scaled units and fitted to the training part alone, so that what a model sees has a
-    spread of about 1.
+    (y_t - y_{t-1} - drift) / change_scale, or y itself where `change_scale` is None. With a
+    `season` s, y_{t-1} + y_{t-s} - y_{t-s-1} is in the place of y_{t-1}, and `season_spread` is
+    the spread of y_t - y_{t-1}, which is all that is known in a first season. The numbers are in
+    scaled units and fitted to the training part alone, so that what a model sees has a spread of
+    about 1.
     """
 
     log_scale: float | int | None = None
     log_centre: float | int = 0.0
     change_scale: float | int | None = None
     drift: float | int = 0.0
+    # Not in the text of which hashes of data are made: those of other transforms stay as they were.
+    season: int | None = field(default=None, repr=False)
+    season_spread: float | int | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -280,6 +285,9 @@ class Dataset:
         transforms = [family.transform for family in self.families]
         if any(transform is not None for transform in transforms):
             digest.update(repr(transforms).encode())
+        seasons = [(each.season, each.season_spread) for each in transforms if each is not None]
+        if any(season is not None for season, _ in seasons):
+            digest.update(repr(seasons).encode())
         for split in SPLITS if self.input_names else ():
             digest.update(np.ascontiguousarray(self.inputs[split].values).data)
         return digest.hexdigest()

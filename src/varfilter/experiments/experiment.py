@@ -86,7 +86,10 @@ class Experiment:
     def windows(self, dataset: Dataset, *, on_device: bool = True) -> RandomWindows:
         """The source of the training batches: random windows, as many for each member."""
         lengths = dataset.train.lengths // dataset.rows_per_step
-        num_steps = self.schedule.window_steps(lengths)
+        transforms = [family.transform for family in dataset.families]
+        seasons = [each.season for each in transforms if each is not None and each.season]
+        num_before = max(seasons, default=-1) + 1  # a season and a step, where there is one
+        num_steps = self.schedule.window_steps(lengths, num_before)
         batch_size = self.schedule.batch_size * self.num_members
         return RandomWindows(dataset, num_steps, batch_size, on_device=on_device)
 

@@ -280,6 +280,8 @@ def as_told(model: AbstractModel, data: Dataset | Observations) -> AbstractModel
             drift=[each.drift for each in told],
             low=[f.low if f.transform else None for f in families],
             high=[f.high if f.transform else None for f in families],
+            season=[each.season for each in told],
+            season_spread=[each.season_spread or 1.0 for each in told],
         )
     if any(each.log_scale is not None for each in told):
         centres = [each.log_centre for each in told]

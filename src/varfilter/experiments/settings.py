@@ -377,13 +377,18 @@ class Schedule:
             return num_batches
         return max(1, -(-self.windows_per_epoch // self.batch_size))
 
-    def window_steps(self, lengths: np.ndarray) -> int:
-        """How many steps a window has, for training sequences of so many steps each."""
+    def window_steps(self, lengths: np.ndarray, num_before: int = 0) -> int:
+        """How many steps a window has, for training sequences of so many steps each.
+
+        `num_before` of them are those after which a model first knows what it is to predict from.
+        """
         if self.num_steps is not None:
             return self.num_steps
         if not lengths.size:
-            return LONGEST_WINDOW
-        return max(2, min(LONGEST_WINDOW, int(np.quantile(lengths, 0.1, method="lower"))))
+            return LONGEST_WINDOW + num_before
+        return max(
+            2, min(LONGEST_WINDOW + num_before, int(np.quantile(lengths, 0.1, method="lower")))
+        )
 
     def transposition(self) -> Transposition | None:
         """How training windows are moved to other keys; None if they are not."""

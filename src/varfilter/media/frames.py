@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from varfilter.data.tables.files import is_time_index
 from varfilter.data.tables.schema import TableSchema
 from varfilter.data.tables.times import UNNAMED, under_own_name
 from varfilter.media.formats import Row, as_columns
@@ -19,29 +20,32 @@ def frame_like(
 ) -> Any:
     """The rows as a polars or pandas frame if `frame` is one, else as arrays by name.
 
-    With `is_aligned` they are those of `frame`, in its order: its columns of time and sequence are
-    taken over, and the index of a pandas frame. Else a time, and an index of times, have the type,
-    the zone and the name that they have there.
+    With `is_aligned` they are those of `frame`, in its order: its columns of time and sequence and
+    those that were observed are taken over, and the index of a pandas frame. Else a time, and an
+    index of times, have the type, the zone and the name that they have there.
     """
     columns: dict[str, Any] = as_columns(rows)
     library = type(frame).__module__.split(".")[0]
     if library in ("polars", "pandas"):  # in which a level may be missing; in an array it is empty
         for name in (each for own in schema.levels for each in (own, f"{own}_level")):
             if name in columns:
-                columns[name] = [text or None for text in columns[name].tolist()]
+                columns[name] = [None if text == "" else text for text in columns[name].tolist()]
     is_aligned = is_aligned and schema.layout.long is None
     if library == "polars":
         return _polars(frame, columns, schema, is_aligned=is_aligned)
     if library == "pandas":
         return _pandas(frame, columns, schema, is_aligned=is_aligned)
     if is_aligned and isinstance(frame, Mapping):
-        for name, ours in _own(schema, frame).items():
+        for name, ours in _own(schema, frame, with_values=True).items():
             columns[ours] = np.asarray(frame[name])
     return columns
 
 
-def _own(schema: TableSchema, names: Iterable[str]) -> dict[str, str]:
-    """Which of the names are of columns of time and sequence, and what they are called in rows."""
+def _own(schema: TableSchema, names: Iterable[str], *, with_values: bool) -> dict[str, str]:
+    """Which of the names are the user's own columns, and what they are called in rows.
+
+    Those of time and sequence; and `with_values`, those that were observed or never change.
+    """
     names = set(names)
     found: dict[str, str] = {}
     for name in schema.layout.clock.columns:
@@ -49,6 +53,8 @@ def _own(schema: TableSchema, names: Iterable[str]) -> dict[str, str]:
         found[here] = "time" if name in UNNAMED else name
     if schema.sequence is not None:
         found[schema.sequence] = schema.sequence
+    if with_values:
+        found |= {name: name for name in (*schema.columns, *schema.constants)}
     return {name: ours for name, ours in found.items() if name in names}
 
 
@@ -58,7 +64,7 @@ def _polars(frame: Any, columns: dict[str, Any], schema: TableSchema, *, is_alig
     frame = frame.collect() if hasattr(frame, "collect") else frame
     frame = frame if hasattr(frame, "get_column") else frame.to_frame()
     made = polars.DataFrame(columns)
-    for name, ours in _own(schema, frame.columns).items():
+    for name, ours in _own(schema, frame.columns, with_values=is_aligned).items():
         given = frame.get_column(name)
         if is_aligned:
             made = made.with_columns(given.alias(ours))
@@ -79,19 +85,20 @@ def _pandas(frame: Any, columns: dict[str, Any], schema: TableSchema, *, is_alig
     import pandas
 
     made = pandas.DataFrame(columns)
-    given = {name: frame[name] for name in getattr(frame, "columns", ())}
+    given = {str(name): frame[name] for name in getattr(frame, "columns", ())}
     index = frame.index
     levels = {
         _level_name(index, i): index.get_level_values(i).to_series()
         for i in range(index.nlevels)
-        if index.names[i] is not None or index.get_level_values(i).dtype.kind == "M"
+        if index.names[i] is not None or is_time_index(index.get_level_values(i))
     }
-    own = _own(schema, [*given, *levels])
+    own = _own(schema, [*given, *levels], with_values=is_aligned)
     if is_aligned:
         for name, ours in own.items():
             if name in given:
                 made[ours] = given[name].array
-        made = made.drop(columns=[ours for name, ours in own.items() if name in levels])
+        told = _own(schema, levels, with_values=False)
+        made = made.drop(columns=list(told.values()))
         return made.set_index(index)
     for name, ours in own.items():
         made[ours] = _typed(made[ours], (given | levels)[name])
@@ -109,6 +116,8 @@ def _level_name(index: Any, level: int) -> str:
 
 def _typed(series: Any, given: Any) -> Any:
     """A column of times or names with the type that it had in the user's frame."""
+    if str(given.dtype).startswith("period"):
+        return series.dt.to_period(given.dtype.freq)
     if given.dtype.kind == "M":
         zone = getattr(given.dt, "tz", None)
         if zone is None:

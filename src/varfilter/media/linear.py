@@ -58,8 +58,10 @@ class Units(NamedTuple):
         """Those that the run's own model has."""
         told = [family.transform or Transform() for family in dataset.families]
         moves = np.array([each.change_scale is not None for each in told])
-        unit = np.array([(each.log_scale or 1.0) * (each.change_scale or 1.0) for each in told])
-        drift = np.array([each.drift / (each.change_scale or 1.0) for each in told])
+        # This model knows no seasons: its changes are those from step to step.
+        scale = np.array([each.season_spread or each.change_scale or 1.0 for each in told])
+        unit = np.array([each.log_scale or 1.0 for each in told]) * scale
+        drift = np.array([0.0 if each.season else each.drift for each in told]) / scale
         is_log = np.array([each.log_scale is not None for each in told])
         is_binary = np.array([family.is_binary for family in dataset.families])
         return Units(is_log, moves, unit, drift, is_binary)

@@ -10,12 +10,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from varfilter.data.dataset import Dataset
-from varfilter.data.tables.grid import Clock
 from varfilter.data.tables.kinds import KINDS
-from varfilter.data.tables.motion import MOTIONS
-from varfilter.data.tables.parts import split_time
+from varfilter.data.tables.motion import in_words, is_motion
 from varfilter.data.tables.spacing import BY_ROWS
-from varfilter.data.tables.times import UNNAMED
+from varfilter.media import table_rows
 from varfilter.media.base import (
     AbstractMedium,
     Ahead,
@@ -31,17 +29,10 @@ from varfilter.media.reference import Reference, last_value_reference
 from varfilter.media.rows import (
     Filtering,
     GivenRows,
-    free_names,
-    latent_names,
-    latent_row,
     objects,
-    restored,
     times_from,
 )
 
-# The time of the first row that a model makes up: as readable as those of dated training data,
-# and plainly none of theirs.
-FIRST_DATE = np.datetime64("2000-01-01T00:00:00")
 # Steps of a sequence that a report draws.
 MOST_DRAWN = 300
 
@@ -64,7 +55,8 @@ class TableSource(Source):
     calendar (the usual one). rows: each row is a step, and the time since the row before is a known
     input."""
     columns: tuple[str, ...] | None = field(default=None, metadata={"metavar": "COLUMN ..."})
-    """The columns to observe, in this order (all that hold numbers, or text of a few levels)."""
+    """The columns to observe, in this order (all that hold numbers, or text of a few levels, and
+    change in the training rows)."""
     inputs: tuple[str, ...] | None = field(default=None, metadata={"metavar": "COLUMN ..."})
     """Columns that are known beforehand, such as controls and plans: not predicted, not scored."""
     calendar: tuple[str, ...] | None = field(
@@ -109,6 +101,10 @@ class TableMedium(AbstractMedium):
     # What makes the bands inside gaps hold what they say (`benchmarks/README.md`).
     spread = 1.1
     has_alarms = True
+    score_units = (
+        "nats per step; lower is better; densities are of standardised columns, less their mean in"
+        " training and divided by their spread there"
+    )
     inputs = "a table (.csv, .tsv, .parquet, .npy, .npz), or - for JSON lines on standard input"
     gallery = Gallery(3, 1000, "marks at the bottom are missing values")
     inspection = Inspection(num_drawn=1, num_steps=1000, has_worst=True)
@@ -140,10 +136,10 @@ class TableMedium(AbstractMedium):
         for i, rows in enumerate(readings.rows):
             name = readings.names[i] if readings.names else 0
             us = np.asarray(readings.us[i]) if dataset.input_size else None
-            places, numbers, values, times, texts = readings.given[i]
+            places, numbers, values, times, texts, cells = readings.given[i]
             if texts is not None:
                 times = objects(itertools.starmap(Moment.of, zip(times, texts, strict=True)))
-            given = GivenRows(places, numbers, values, times)
+            given = GivenRows(places, numbers, values, times, cells)
             yield NewSequence(name, rows, dataset.observations(rows), readings.times[i], us, given)
 
     def plan(self, dataset: Dataset, data: Any) -> Any:
@@ -182,7 +178,7 @@ class TableMedium(AbstractMedium):
         if not dataset.input_size:
             return super().inputs_of_samples(dataset, num_steps, num_sequences, plan)
         schema = dataset.schema
-        before = times_from(dataset, _first_time(dataset), 1, begin=-1)[0]
+        before = times_from(dataset, table_rows.first_time(dataset), 1, begin=-1)[0]
         known = np.zeros(len(schema.inputs.columns))
         plans = [None] if plan is None else [each._replace(stamps=None) for each in plan.values()]
         found = [schema.ahead(before, known, num_steps, each)[1] for each in plans]
@@ -254,8 +250,9 @@ class TableMedium(AbstractMedium):
         return 1
 
     def step_rows(self, dataset: Dataset, filtering: Filtering) -> Iterator[Row]:
-        """Rows with each column as it was seen, `COLUMN_mean`, `COLUMN_std` and quantiles.
+        """Rows with each column as it came, `COLUMN_mean`, `COLUMN_std` and quantiles.
 
+        A column that is left out for never changing in training comes back as it came too.
         Of a categorical column, `COLUMN_level`, the most probable one, `COLUMN_p`, how probable it
         is, and `COLUMN_p_LEVEL`, ... if there are at most eight. Then the surprise of each column
         by itself, `COLUMN_surprise`, and of all, `surprise`, in nats; and, where it is known what
@@ -263,26 +260,7 @@ class TableMedium(AbstractMedium):
         user's has already gets an underscore; the user's own columns of time and sequence keep
         their names.
         """
-        parts, cells = filtering.parts, cells_of(dataset)
-        surprises, alarms = filtering.columns, filtering.alarms
-        wanted = ["surprise"] if alarms is None else ["surprise", "p_value", "alarm", "alarm_cause"]
-        wanted += [name for cell in cells for name in cell.predicted_names(parts)]
-        wanted += [f"{cell.name}_surprise" for cell in cells if surprises is not None]
-        names = _names(dataset, [*wanted, *latent_names(filtering)])
-        for t, time in enumerate(filtering.times):
-            row: Row = {names["sequence"]: filtering.sequence, **_time_cells(dataset, names, time)}
-            for cell in cells:
-                row[cell.name] = cell.value(filtering.rows[t])
-                row |= {names[name]: v for name, v in cell.predicted(parts, t).items()}
-                if surprises is not None:
-                    own = cell.surprise(surprises.nats[t], filtering.rows[t])
-                    row[names[f"{cell.name}_surprise"]] = own
-            row[names["surprise"]] = filtering.surprise[t]
-            if alarms is not None:
-                row[names["p_value"]] = alarms.p_values[t]
-                row[names["alarm"]] = int(alarms.flags[t])
-                row[names["alarm_cause"]] = str(alarms.causes[t])
-            yield row | {names[name]: v for name, v in latent_row(filtering, t).items()}
+        return table_rows.step_rows(dataset, filtering)
 
     def forecast_rows(
         self,
@@ -296,17 +274,7 @@ class TableMedium(AbstractMedium):
         The mean of a binary column is the probability of a 1; categorical columns have what
         `step_rows` says of them.
         """
-        cells = cells_of(dataset)
-        wanted = [name for cell in cells for name in cell.predicted_names(parts)]
-        # No column is written by its own name here, but `step` beside a column of that name
-        # misleads.
-        names = _names(dataset, ["step", *wanted])
-        for i, time in enumerate(times):
-            row: Row = {names["sequence"]: sequence, **_time_cells(dataset, names, time)}
-            row[names["step"]] = i + 1
-            for cell in cells:
-                row |= {names[name]: v for name, v in cell.predicted(parts, i).items()}
-            yield row
+        return table_rows.forecast_rows(dataset, times, parts, sequence)
 
     def write_samples(
         self, path: Path, dataset: Dataset, sequences: Sequence[np.ndarray]
@@ -320,7 +288,7 @@ class TableMedium(AbstractMedium):
         rows = (
             row
             for number, xs in enumerate(sequences, start=1)
-            for row in _sample_rows(dataset, xs, number if has_many else None)
+            for row in table_rows.sample_rows(dataset, xs, number if has_many else None)
         )
         write_rows(rows, path)
         return [path]
@@ -339,12 +307,13 @@ class TableMedium(AbstractMedium):
         schema, fits = dataset.schema, []
         if schema is None:
             return super().draw_fit(dataset)
-        what = {"level": "value", "log": "logarithm", "log-change": "change of the logarithm"}
         for cell in cells_of(dataset):
             kind, motion = schema.kinds[cell.name], schema.motions.get(cell.name, "level")
             fit = marginal_of(kind, motion, [cell.numbers(rows) for rows in dataset.train])
             levels = ("0", "1") if kind == "binary" else cell.levels
-            fits.append(ColumnFit(cell.name, kind, what.get(motion) or motion, fit, levels))
+            fits.append(
+                ColumnFit(cell.name, kind, in_words(motion).removeprefix("its "), fit, levels)
+            )
         return marginals(fits)
 
     def draw_filtering(
@@ -364,7 +333,7 @@ class TableMedium(AbstractMedium):
             band,
             alarms=None if alarms is None else alarms.columns,
             fan=None if fan is None else Band(*fan),
-            time=_names(dataset, [])["time"],
+            time=table_rows.names_of(dataset)["time"],
             width=width,
         )
 
@@ -390,46 +359,6 @@ class TableMedium(AbstractMedium):
         return drawn(dataset, fan, width)
 
 
-def _names(dataset: Dataset, wanted: list[str]) -> dict[str, str]:
-    """Names for our own columns; the user's for those of time and sequence, where there are."""
-    schema = dataset.schema
-    users = {"sequence": (schema and schema.sequence) or "sequence"}
-    clock = Clock(None) if schema is None else schema.layout.clock
-    if clock.parts:
-        users |= {name: name for name in clock.columns}
-    else:
-        users["time"] = "time" if clock.column in (None, *UNNAMED) else clock.column
-    return free_names(dataset.columns, users | {name: name for name in wanted})
-
-
-def _time_cells(dataset: Dataset, names: dict[str, str], time: Any) -> Row:
-    """A time as the table has it: in one column, or in those of its parts."""
-    clock = Clock(None) if dataset.schema is None else dataset.schema.layout.clock
-    if clock.parts and isinstance(time, np.datetime64):
-        cells = split_time(time, clock.parts)
-        return {names[name]: value for name, value in cells.items()}
-    return {names["time"]: clock.written(time)}
-
-
-def _sample_rows(dataset: Dataset, xs: np.ndarray, sequence: int | None) -> Iterator[Row]:
-    times = times_from(dataset, _first_time(dataset), len(xs))
-    are_whole = [family.has_levels for _, family in dataset.column_families]
-    cells, names = cells_of(dataset), _names(dataset, [])
-    begin = {} if sequence is None else {names["sequence"]: sequence}
-    for time, values in zip(times, restored(dataset, xs), strict=True):
-        row: Row = begin | _time_cells(dataset, names, time)
-        for cell in cells:
-            value = cell.value(values)
-            is_whole = are_whole[cell.first] and not cell.levels and np.isfinite(value)
-            row[cell.name] = int(np.rint(value)) if is_whole else value
-        yield row
-
-
-def _first_time(dataset: Dataset) -> Any:
-    is_dated = dataset.schema is not None and dataset.schema.layout.clock.is_date
-    return FIRST_DATE if is_dated else 0
-
-
 def _of_sequence(plan: dict[Any, Any], name: str | int) -> Any:
     """The part of a plan that is for a sequence."""
     if None in plan:
@@ -446,7 +375,7 @@ def _kinds(texts: Sequence[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     column = ""
     for text in texts:
-        if column and text in (*KINDS, *MOTIONS):  # price=heavy log-change
+        if column and (text in KINDS or is_motion(text)):  # price=heavy log-change
             found[column] += f" {text}"
             continue
         # A comma between two of them, and not one in the name of a column.

@@ -19,7 +19,7 @@ from varfilter.data.dataset import Dataset
 from varfilter.filtering import Belief, scan_steps, start
 from varfilter.filters.base import AbstractFilter, Carry, driven_carry
 from varfilter.model import AbstractModel, State, driven
-from varfilter.prediction import predictive_quantiles
+from varfilter.prediction import predictive_quantiles, steady_mean
 
 # The edges of the bands of 90% and 50%.
 LEVELS = (0.05, 0.25, 0.75, 0.95)
@@ -336,7 +336,7 @@ def _scores(x: Array, means: Array, draws: Array, log_probs: Array) -> tuple[Arr
     ranks = jnp.asarray(2.0 * np.arange(1, count + 1) - count - 1.0, x.dtype)
     apart = jnp.tensordot(ranks, ordered, axes=1) / (count * max(count - 1, 1))
     crps = jnp.mean(jnp.abs(draws - x[None]), axis=0) - apart
-    return jnp.mean(means, axis=0), nats, crps, predictive_quantiles(draws, LEVELS)
+    return steady_mean(means), nats, crps, predictive_quantiles(draws, LEVELS)
 
 
 _start = kept_jit(start)

@@ -4,6 +4,7 @@ As the user says, or by what the training rows show; later rows decide nothing, 
 """
 
 import itertools
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -22,8 +23,10 @@ from varfilter.data.tables.kinds import (
 )
 from varfilter.data.tables.layout import Rows
 from varfilter.data.tables.levels import Levels, levels_of, recoded, unseen_note
-from varfilter.data.tables.motion import MOTIONS, Motion, transform_of, usual_motion
-from varfilter.data.tables.schema import Steps, require_kind
+from varfilter.data.tables.motion import MOTIONS, Motion, is_motion, transform_of, usual_motion
+from varfilter.data.tables.schema import require_kind
+from varfilter.data.tables.season import seasonal_motion
+from varfilter.data.tables.steps import Steps
 
 
 def with_levels(
@@ -85,7 +88,7 @@ def given_words(
         words = text.split() if isinstance(text, str) else [text]
         for word in words:
             found = kinds if word in KINDS else motions
-            if word not in (*KINDS, *MOTIONS) or name in found:
+            if not (word in KINDS or is_motion(word)) or name in found:
                 raise ValueError(
                     f"`kinds[{name!r}]` must be one of {', '.join(KINDS)}, or one of"
                     f" {', '.join(MOTIONS)}, or one of each; got {text!r}."
@@ -117,14 +120,23 @@ def kinds_of(
 
 
 def motions_of(
-    kinds: dict[str, str], training: Steps, given: dict[str, str], *, goes_on: bool
+    kinds: dict[str, str],
+    training: Steps,
+    given: dict[str, str],
+    lengths: Sequence[int] = (),
+    *,
+    goes_on: bool,
 ) -> dict[str, Motion]:
-    """How each column is told to a model: as given, or by what the training rows do."""
+    """How each column is told to a model: as given, or by what the training rows do.
+
+    `lengths` are those of the seasons of the calendar, in steps.
+    """
     found: dict[str, Motion] = {}
     for i, (name, kind) in enumerate(kinds.items()):
         word = given.get(name)
-        if word not in (None, "level", *MOTIONS_OF.get(kind, ())):
-            others = [other for other in ("numeric", "heavy") if word in MOTIONS_OF[other]]
+        form = None if word is None else re.sub(r"-\d+$", "-N", word)
+        if form not in (None, "level", *MOTIONS_OF.get(kind, ())):
+            others = [other for other in ("numeric", "heavy") if form in MOTIONS_OF[other]]
             raise ValueError(
                 f"`kinds[{name!r}]` is {word!r}, but the column is {kind}, {KINDS[kind]}, which has"
                 f" none. Leave it out, or give '{others[0]} {word}'."
@@ -133,7 +145,9 @@ def motions_of(
             found[name] = Motion("level")
         elif word is None:
             sequences = [rows[:, i] for rows in training.rows]
-            found[name] = usual_motion(kind, sequences, list(training.us), goes_on=goes_on)
+            us = list(training.us)
+            usual = usual_motion(kind, sequences, us, goes_on=goes_on)
+            found[name] = seasonal_motion(usual, kind, sequences, us, lengths)
         else:
             found[name] = Motion(word)
     return found

@@ -7,23 +7,21 @@ import datetime as dt
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, Literal
 
 import numpy as np
 
 from varfilter._arguments import nearest
+from varfilter.data.tables.dates import described, looks_like_date, written_dates
 
 COMMA_NUMBER = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?([eE][+-]?\d+)?")
 # 1,234 may be a thousand; 0,125 and 12,5 may not.
+# 1,234.5 can be nothing else.
+GROUPED = re.compile(r"[+-]?(\d{1,3}(,\d{3})+|\d+)(\.\d+)?")
+OFFSET = re.compile(r":.*(Z|[+-]\d{2}(:?\d{2})?)$")
 THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
-CLOCK = (
-    r"(?:(?:[T,]|\s)\s*(\d{1,2}):(\d{2})(?::(\d{2})(?:[.,](\d{1,6})\d*)?)?"
-    r"(?:\s*([AaPp])\.?[Mm]\.?)?)?"
-)
-YEAR_LAST = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4}|\d{2})" + CLOCK)
-YEAR_FIRST = re.compile(r"(\d{4})([./])(\d{1,2})\2(\d{1,2})" + CLOCK)
 
 
 def comma_numbers(texts: list[str]) -> list[float] | None:
@@ -39,57 +37,21 @@ def comma_numbers(texts: list[str]) -> list[float] | None:
     return [float(text.replace(".", "").replace(",", ".")) for text in texts]
 
 
+def grouped_numbers(texts: list[str]) -> list[float] | None:
+    """The numbers of texts with commas between thousands; None if they are none, or may be others.
+
+    One of them must have a decimal point too: 1,234 by itself may be little more than one.
+    """
+    if not all(GROUPED.fullmatch(text) for text in texts):
+        return None
+    if not any("," in text and "." in text for text in texts):
+        return None
+    return [float(text.replace(",", "")) for text in texts]
+
+
 def has_comma_number(text: str) -> bool:
     """Whether a number with one comma stands there."""
     return "," in text and COMMA_NUMBER.fullmatch(text) is not None
-
-
-def written_dates(texts: list[str]) -> tuple[list[dt.datetime], str] | None:
-    """The dates of texts and their order in words; None if they are none, or it is not certain."""
-    found = [YEAR_FIRST.fullmatch(text) for text in texts]
-    order = "year, month, day"
-    if not all(found):
-        found = [YEAR_LAST.fullmatch(text) for text in texts]
-        firsts = [int(match[1]) for match in found if match]
-        seconds = [int(match[3]) for match in found if match]
-        if not texts or len(firsts) < len(texts):
-            return None
-        dotted = all(match[2] == "." for match in found if match)
-        # Between dots the day stands first; between strokes only a day above 12 can tell.
-        if max(firsts) > 12 or (dotted and max(seconds) <= 12):
-            order = "day, month, year"
-        elif max(seconds) > 12:
-            order = "month, day, year"
-        else:
-            return None
-    try:
-        return [_date(match, order) for match in found if match], order
-    except ValueError:
-        return None
-
-
-def looks_like_date(text: str) -> bool:
-    """Whether three numbers stand there as in a date, in whatever order."""
-    return (YEAR_LAST.fullmatch(text) or YEAR_FIRST.fullmatch(text)) is not None
-
-
-def _date(match: re.Match[str], order: str) -> dt.datetime:
-    first, second, third = int(match[1]), int(match[3]), int(match[4])
-    if order.startswith("year"):
-        year, month, day = first, second, third
-    elif order.startswith("day"):
-        year, month, day = third, second, first
-    else:
-        year, month, day = third, first, second
-    if len(match[4]) == 2 and not order.startswith("year"):
-        year += 2000 if year < 69 else 1900
-    hour = int(match[5] or 0)
-    if match[9]:
-        if not 1 <= hour <= 12:
-            raise ValueError("no such hour")
-        hour = hour % 12 + (12 if match[9] in "Pp" else 0)
-    micro = int((match[8] or "0").ljust(6, "0"))
-    return dt.datetime(year, month, day, hour, int(match[6] or 0), int(match[7] or 0), micro)
 
 
 MISSING = ("", "na", "n/a", "#n/a", "nan", "null", "none", "?", "-")
@@ -104,13 +66,17 @@ class Column:
     `number` (float64, NaN if missing), `bool` (the same, 0 and 1), `time` (datetime64[us], in
     UTC where offsets are given, NaT if missing), `text` (str or None), `level` (float64, the number
     of each text in a list of them, NaN if missing), or `other`. `notes`: what had to be guessed to
-    read it. `texts`: times as they were written, where they were text.
+    read it. `texts`: times as they were written, where they were text, and `style` how, where that
+    is not ISO's (`dates.py`). `is_whole`: numbers that came as whole ones, and not as whole values
+    of others.
     """
 
     values: np.ndarray
     form: Literal["number", "bool", "time", "text", "level", "other"]
     notes: tuple[str, ...] = ()
     texts: np.ndarray | None = None
+    style: str = ""
+    is_whole: bool = False
 
     def __len__(self) -> int:
         return len(self.values)
@@ -118,11 +84,27 @@ class Column:
     def rows(self, which: np.ndarray) -> "Column":
         """The column with some of its rows, in another order."""
         texts = None if self.texts is None else self.texts[which]
-        return Column(self.values[which], self.form, self.notes, texts)
+        return replace(self, values=self.values[which], texts=texts)
+
+    @property
+    def cells(self) -> np.ndarray:
+        """The values as they came: whole numbers, truths and texts as such, None if missing."""
+        is_missing = np.zeros(len(self), bool)
+        if self.form in ("number", "bool"):
+            is_missing = np.isnan(self.values)
+        kind = bool if self.form == "bool" else np.int64 if self.is_whole else None
+        if kind is None:
+            return self.values
+        if not is_missing.any():
+            return self.values.astype(kind)
+        cells = np.where(is_missing, 0, self.values).astype(kind).astype(object)
+        cells[is_missing] = None
+        return cells
 
 
 def column_of(values: Iterable[Any]) -> Column:
     """The column of Python objects: strings that all read as numbers are numbers, dates times."""
+    values = list(values)
     items = [_plain(value) for value in values]
     present = [item for item in items if item is not None]
     if any(not isinstance(item, str | float | bool | dt.datetime) for item in present):
@@ -132,11 +114,12 @@ def column_of(values: Iterable[Any]) -> Column:
         if all(
             (stamp is None) == (item is None) for stamp, item in zip(stamps, items, strict=True)
         ):
-            return Column(np.array(stamps, "datetime64[us]"), "time", texts=_texts(items))
+            notes = _zone_notes(present)
+            return Column(np.array(stamps, "datetime64[us]"), "time", notes, _texts(items))
     numbers = [math.nan if item is None else _number(item) for item in items]
     if not any(number is None for number in numbers):
         form = "bool" if present and all(_is_bool(item) for item in present) else "number"
-        return Column(np.array(numbers, np.float64), form)
+        return Column(np.array(numbers, np.float64), form, is_whole=_are_whole(values))
     if all(isinstance(item, str) for item in present):
         column = _as_written(items, present)
         if column is not None:
@@ -227,14 +210,18 @@ def groups(argument: str, name: str, column: Column) -> tuple[np.ndarray, tuple[
     return rank[codes], tuple(names[i] for i in order)
 
 
+def is_constant(present: np.ndarray) -> bool:
+    """Whether all values are the same; sums that should be equal differ in their last bits."""
+    return bool(np.ptp(present) <= 16 * np.spacing(np.max(np.abs(present))))
+
+
 def require_resolved(name: str, kind: str, training: np.ndarray) -> None:
     """An error if 32-bit numbers, as which tables are kept, are too coarse for the column."""
     present = training[~np.isnan(training)]
     spread, centre = float(np.std(present)), float(np.mean(present))
     largest = float(np.max(np.abs(present)))
     coarse = float(np.spacing(np.float32(largest)))
-    # Sums that should be equal differ in their last bits.
-    constant = float(np.ptp(present)) <= 16 * float(np.spacing(largest))
+    constant = is_constant(present)
     if constant and largest > WHOLE and float(np.float32(present[0])) != present[0]:
         raise ValueError(
             f"Column `{name}` is {present[0]:.17g} throughout, and the nearest 32-bit number is"
@@ -271,6 +258,8 @@ def _plain(value: Any) -> Any:
             return None if value != value else float(value)
         except OverflowError:
             return math.inf
+    if type(value).__name__ == "Period" and hasattr(value, "to_timestamp"):  # of pandas
+        value = value.to_timestamp()
     if isinstance(value, np.datetime64):
         value = value.astype("datetime64[us]").item()
     if isinstance(value, dt.datetime):
@@ -287,19 +276,41 @@ def _as_written(items: list[Any], present: list[str]) -> Column | None:
         each = iter(numbers)
         values = [math.nan if item is None else next(each) for item in items]
         return Column(np.array(values, np.float64), "number", ("has decimal commas",))
+    numbers = grouped_numbers(present)
+    if numbers is not None:
+        each = iter(numbers)
+        values = [math.nan if item is None else next(each) for item in items]
+        return Column(np.array(values, np.float64), "number", ("has commas between thousands",))
     dates = written_dates(present)
     if dates is None:
         return None
     each = iter(dates[0])
     stamps = [None if item is None else next(each) for item in items]
-    notes = (f"holds dates, read as {dates[1]}",)
-    return Column(np.array(stamps, "datetime64[us]"), "time", notes, _texts(items))
+    notes = (f"holds dates, read as {described(dates[1])}",)
+    return Column(np.array(stamps, "datetime64[us]"), "time", notes, _texts(items), dates[1])
+
+
+def _zone_notes(dates: list[Any]) -> tuple[str, ...]:
+    """That some of the dates have an offset from UTC, and others none."""
+    has_offset = {bool(OFFSET.search(date)) for date in dates if isinstance(date, str)}
+    if len(has_offset) < 2:
+        return ()
+    return ("holds times with an offset from UTC and times without, which are taken for UTC",)
 
 
 def _texts(items: list[Any]) -> np.ndarray | None:
     """The texts of times; None if they are no texts."""
     has_texts = any(isinstance(item, str) for item in items)
     return np.array([item and str(item) for item in items], object) if has_texts else None
+
+
+def _are_whole(values: list[Any]) -> bool:
+    """Whether all that is there are whole numbers, and can be told apart as floats."""
+    present = [value for value in values if _plain(value) is not None]
+    return all(
+        isinstance(value, int | np.integer) and not isinstance(value, bool) and abs(value) < 2**53
+        for value in present
+    )
 
 
 def _is_bool(item: Any) -> bool:

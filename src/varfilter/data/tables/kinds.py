@@ -10,6 +10,7 @@ import numpy as np
 
 from varfilter.data.dataset import Family, Scaling
 from varfilter.data.tables.columns import WHOLE
+from varfilter.data.tables.motion import MOTIONS, Told
 from varfilter.data.tables.tails import StudentFit, events_fit, student_fit
 from varfilter.distributions import (
     Bernoulli,
@@ -35,10 +36,10 @@ KINDS = {
 }
 # How each may be told to a model, beside as it is.
 MOTIONS_OF = {
-    "numeric": ("change", "log", "log-change"),
-    "heavy": ("change", "log", "log-change"),
-    "bounded": ("change",),
-    "count": ("change",),
+    "numeric": MOTIONS[1:],
+    "heavy": MOTIONS[1:],
+    "bounded": ("change", "change-N"),
+    "count": ("change", "change-N"),
 }
 # Those of which any number may be read: an absurd one is the filter's to judge.
 REAL = ("numeric", "heavy", "zeros", "bounded")
@@ -109,10 +110,8 @@ def refined_kind(kind: str, motion: str, sequences: Sequence[np.ndarray]) -> Kin
 
 def told_values(motion: str, sequences: Sequence[np.ndarray]) -> list[np.ndarray]:
     """All that a model is told of a column: values, changes, logarithms, or changes of these."""
-    found = [np.asarray(each, np.float64) for each in sequences]
-    if motion.startswith("log"):
-        found = [np.log(each) for each in found]
-    return [np.diff(each) for each in found] if motion.endswith("change") else found
+    told = Told.by(motion)
+    return [told.values(each) for each in sequences]
 
 
 def unfit(kind: str, values: np.ndarray) -> np.ndarray:
@@ -235,7 +234,7 @@ def _heavy(motion: str, sequences: Sequence[np.ndarray]) -> Kind | None:
     found = tails_of(motion, sequences)
     if not _is_likelier(found.gain, found.num_values):
         return None
-    what = "changes" if motion.endswith("change") else "values"
+    what = "changes" if Told.by(motion).is_change else "values"
     return Kind(
         "heavy",
         f"what the one before leaves of its training {what} is likelier Student's t, with"

@@ -1,9 +1,11 @@
 """Whether a column keeps to a level or moves on, and how a model is told of it.
 
 A column that comes back to a mean is best told as it is. One that does not, such as a price or a
-concentration that rises, soon lies where no training row did; its changes do not.
+concentration that rises, soon lies where no training row did; its changes do not. Where it turns
+with the seasons, what is left is its change beyond that of a season before.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -12,8 +14,8 @@ import numpy as np
 from varfilter.data.dataset import Transform
 
 # How a column is told to a model, in the words of the user: as it is, by its change since the step
-# before, by its logarithm, or by the change of that.
-MOTIONS = ("level", "change", "log", "log-change")
+# before, by its logarithm, or by the change of that; and by changes beyond those of N steps before.
+MOTIONS = ("level", "change", "log", "log-change", "change-N", "log-change-N")
 # With fewer changes to judge by, a column is taken for one that keeps to its level.
 FEWEST_CHANGES = 30
 # Of its variance, what the last value may leave of a column that is told by its change: of one
@@ -34,6 +36,42 @@ class Motion(NamedTuple):
 
     word: str
     reason: str = ""
+
+
+class Told(NamedTuple):
+    """What a model is told of a column: its logarithm, its change, beyond that of a season."""
+
+    is_log: bool = False
+    is_change: bool = False
+    season: int | None = None
+
+    @staticmethod
+    def by(word: str) -> "Told":
+        """What a motion says; a word that is none is refused."""
+        found = re.fullmatch(r"level|(log)|(log-)?change(?:-(\d+))?", word)
+        if found is None:
+            raise ValueError(f"A motion is one of {', '.join(MOTIONS)}; got {word!r}.")
+        is_log = bool(found[1] or found[2])
+        season = None if found[3] is None else int(found[3])
+        if season is not None and season < 2:
+            raise ValueError(f"A season has at least 2 steps; got {word!r}.")
+        return Told(is_log, "change" in word, season)
+
+    def values(self, column: np.ndarray) -> np.ndarray:
+        """The logarithms and changes of one sequence of a column, one less for each step back."""
+        values = np.asarray(column, np.float64)
+        values = np.log(values) if self.is_log else values
+        values = np.diff(values) if self.is_change else values
+        return values if self.season is None else values[self.season :] - values[: -self.season]
+
+
+def is_motion(word: str) -> bool:
+    """Whether a word says how a column is told."""
+    try:
+        Told.by(word)
+    except ValueError:
+        return False
+    return True
 
 
 def usual_motion(
@@ -116,9 +154,10 @@ def transform_of(motion: str, sequences: Sequence[np.ndarray], finest: float) ->
     """
     if motion == "level":
         return None
-    log_centre, log_scale, drift, change_scale = 0.0, None, 0.0, None
+    told = Told.by(motion)
+    log_centre, log_scale, drift, change_scale, season_spread = 0.0, None, 0.0, None, None
     values = [np.asarray(each, np.float64) for each in sequences]
-    if motion.startswith("log"):
+    if told.is_log:
         values = [np.log(each) for each in values]
         seen = np.concatenate([_seen(each) for each in values])
         log_centre = float(seen.mean())
@@ -127,12 +166,20 @@ def transform_of(motion: str, sequences: Sequence[np.ndarray], finest: float) ->
         log_scale = max(float(seen.std()), COARSEST * finest)
         values = [(each - log_centre) / log_scale for each in values]
         finest /= log_scale
-    if motion.endswith("change"):
-        changes = np.concatenate([_seen(np.diff(each)) for each in values])
-        drift = float(changes.mean()) if changes.size else 0.0
-        spread = float(changes.std()) if changes.size else 1.0
-        change_scale = max(spread, COARSEST * finest)
-    return Transform(log_scale, log_centre, change_scale, drift)
+    if told.is_change:
+        of_steps, of_seasons = Told(is_change=True), told._replace(is_log=False)
+        drift, change_scale = _centre_and_spread(values, of_seasons, COARSEST * finest)
+        if told.season is not None:
+            _, season_spread = _centre_and_spread(values, of_steps, COARSEST * finest)
+    return Transform(log_scale, log_centre, change_scale, drift, told.season, season_spread)
+
+
+def _centre_and_spread(
+    sequences: Sequence[np.ndarray], told: Told, least: float
+) -> tuple[float, float]:
+    """The mean and the spread of what is told of a column, 0 and 1 where that is nothing."""
+    seen = np.concatenate([_seen(told.values(each)) for each in sequences])
+    return (float(seen.mean()), max(float(seen.std()), least)) if seen.size else (0.0, 1.0)
 
 
 def motion_notes(motions: Mapping[str, Motion]) -> list[str]:
@@ -141,19 +188,24 @@ def motion_notes(motions: Mapping[str, Motion]) -> list[str]:
     for name, motion in motions.items():
         if motion.word != "level":
             groups.setdefault(motion, []).append(name)
-    what = {
-        "change": "its change since the step before",
-        "log": "its logarithm",
-        "log-change": "the change of its logarithm since the step before",
-    }
     notes = []
     for motion, names in groups.items():
         listed = ", ".join(f"'{name}'" for name in names)
         each = "Column" if len(names) == 1 else "Each of"
         why = f": {motion.reason}. For another, give `kinds`" if motion.reason else ", as asked for"
         word = f", such as {names[0]}=level" if motion.reason else ""
-        notes.append(f"{each} {listed} is predicted by {what[motion.word]}{why}{word}.")
+        notes.append(f"{each} {listed} is predicted by {in_words(motion.word)}{why}{word}.")
     return notes
+
+
+def in_words(word: str) -> str:
+    """What a model is told of a column, as a part of a sentence."""
+    told = Told.by(word)
+    if not told.is_change:
+        return "its logarithm" if told.is_log else "its value"
+    what = "the change of its logarithm" if told.is_log else "its change"
+    beyond = "" if told.season is None else f", beyond that of {told.season} steps before"
+    return f"{what} since the step before{beyond}"
 
 
 def _seen(values: np.ndarray) -> np.ndarray:

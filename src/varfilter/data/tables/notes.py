@@ -7,7 +7,8 @@ import numpy as np
 from varfilter._text import count
 from varfilter.data.ragged import Ragged
 from varfilter.data.tables.files import SEQUENCE_AXIS, Columns
-from varfilter.data.tables.schema import TableSchema, merged_note
+from varfilter.data.tables.schema import TableSchema
+from varfilter.data.tables.steps import merged_note
 
 
 def notes_of(

@@ -18,9 +18,10 @@ from varfilter.data.tables.choice import (
     with_levels,
 )
 from varfilter.data.tables.columns import require_resolved
+from varfilter.data.tables.constants import without_constants
 from varfilter.data.tables.files import Columns, read_columns
 from varfilter.data.tables.grid import Clock, usual_step
-from varfilter.data.tables.inputs import KnownInputs, require_calendar, usual_periods
+from varfilter.data.tables.inputs import PERIODS, KnownInputs, require_calendar, usual_periods
 from varfilter.data.tables.kinds import kind_notes, scaling_of
 from varfilter.data.tables.layout import (
     Layout,
@@ -40,16 +41,8 @@ from varfilter.data.tables.layout import (
 from varfilter.data.tables.levels import coded
 from varfilter.data.tables.motion import motion_notes
 from varfilter.data.tables.notes import notes_of
-from varfilter.data.tables.schema import (
-    Points,
-    TableSchema,
-    grid_points,
-    gridded,
-    loses_many,
-    merged_rows,
-    require_dense_grid,
-    require_kind,
-)
+from varfilter.data.tables.schema import TableSchema, require_kind
+from varfilter.data.tables.season import season_lengths
 from varfilter.data.tables.spacing import (
     BY_ROWS,
     WORDS,
@@ -58,6 +51,15 @@ from varfilter.data.tables.spacing import (
     named_calendar,
     usual_calendar,
 )
+from varfilter.data.tables.steps import (
+    Points,
+    grid_points,
+    gridded,
+    loses_many,
+    merged_rows,
+    require_dense_grid,
+)
+from varfilter.data.tables.times import with_dates
 
 
 def read_table(
@@ -94,8 +96,9 @@ def read_table(
       with the step found more than one row in a hundred were lost to another at the same point.
     - `sequence`: the column that tells sequences apart. None: the only one named sequence,
       series, run, episode, trial or session, or so with `_id`; False, or none: all rows are one.
-    - `columns`: to observe, in this order. None: all that hold numbers, or text of a few levels;
-      `schema.left_out` says why each of the others does not.
+    - `columns`: to observe, in this order. None: all that hold numbers, or text of a few levels,
+      but for those with at least 20 training values that are all the same, unless `kinds` has
+      them; `schema.left_out` says why each of the others is not observed.
     - `inputs`: columns that are known beforehand, such as controls and plans: conditioned on, not
       observed, and never missing. A step of the grid without a row has those of the row before.
     - `calendar`: of day, week and year, those whose time is a known input. None: those that a
@@ -133,6 +136,7 @@ def read_table(
     if isinstance(inputs, str):
         raise TypeError(f"`inputs` must be a list of names; got {inputs!r}. Give [{inputs!r}].")
     found, notes = read_columns(source, as_text=(sequence or "", *(long or ())[:1]))
+    found = with_dates(found, time)
     inputs = _one_by_one(inputs, found)
     layout = find_layout(found, time, sequence, long, (*(columns or ()), *inputs))
     clock = layout.clock
@@ -162,6 +166,9 @@ def read_table(
     )
     left_out |= {name: each.refused for name, each in levels.items() if each.refused}
     levels = {name: each.names for name, each in levels.items() if each.names}
+    wanted = columns if columns is not None else tuple(kinds or ())
+    rows, names, constants, reasons = without_constants(rows, names, training, wanted)
+    left_out |= reasons
     given_kinds, given_motions = given_words(dict(kinds or {}), names, left_out)
     kinds_by_name = kinds_of(rows, names, training, given_kinds, given_motions)
     for name, column in zip(names, rows.values.T, strict=True):
@@ -178,7 +185,14 @@ def read_table(
     steps = gridded(rows, known_rows.values, clock, spacing, points, known_inputs)
     split_rows = {name: steps[name].rows for name in SPLITS}
     goes_on = not splits_sequences(rows, split)
-    motions = motions_of(kinds_by_name, steps["train"], given_motions, goes_on=goes_on)
+    lengths = season_lengths(list(PERIODS.values()), spacing.length) if clock.is_date else []
+    motions = motions_of(
+        kinds_by_name,
+        steps["train"],
+        given_motions,
+        [] if is_by_rows or calendar is False else lengths,
+        goes_on=goes_on,
+    )
     require_positive(rows, names, motions, given_motions)
     words = {name: motion.word for name, motion in motions.items() if motion.word != "level"}
     refined = refined_kinds(kinds_by_name, words, split_rows["train"], given_kinds)
@@ -196,6 +210,7 @@ def read_table(
         levels,
         {name: kind.reason for name, kind in refined.items() if kind.reason},
         calendar=None if isinstance(spacing, Even) else spacing,
+        constants=constants,
     )
     scaling = scaling_of(kinds_by_name, split_rows["train"].values, words)
     families = families_of(kinds_by_name, words, scaling, split_rows["train"])

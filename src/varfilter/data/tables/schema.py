@@ -1,7 +1,6 @@
 """What a table's columns are and how its rows lie in time: all that reads another table like it."""
 
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -10,8 +9,10 @@ import numpy as np
 from varfilter._text import count
 from varfilter.data.ragged import Ragged
 from varfilter.data.tables.columns import Column, within_floats
+from varfilter.data.tables.constants import changed_notes
+from varfilter.data.tables.dates import described
 from varfilter.data.tables.files import SEQUENCE_AXIS, Columns, read_columns
-from varfilter.data.tables.grid import Clock, on_grid, overwritten, require_dense
+from varfilter.data.tables.grid import Clock
 from varfilter.data.tables.inputs import KnownInputs, Plan, held
 from varfilter.data.tables.kinds import REAL, unfit, what_fits
 from varfilter.data.tables.layout import (
@@ -27,27 +28,26 @@ from varfilter.data.tables.layout import (
 )
 from varfilter.data.tables.levels import codes_of, names_of, spread_out, unseen_note
 from varfilter.data.tables.spacing import Calendar, Even, Spacing, calendar_from_json
+from varfilter.data.tables.steps import (
+    grid_points,
+    gridded,
+    merged_note,
+    merged_rows,
+    require_dense_grid,
+)
 from varfilter.data.tables.times import under_own_name
 
 # Rows of a new table, gaps included, that are never too many.
 LONGEST_NEW = 1_000_000
-# A few rows at times that others have are usual; more tell of a step that is not the table's.
-MOST_MERGED = 0.01
-
-
-class Steps(NamedTuple):
-    """Sequences on their grid: rows in the user's units, their times, and their known inputs."""
-
-    rows: Ragged
-    times: Ragged
-    us: Ragged
 
 
 class TableRows(NamedTuple):
     """The rows of one sequence as they stood in the table, in the order of time.
 
     `places` are the steps on which they lie, from the first one on; `numbers` count the rows of the
-    table from 0; `texts` are their times as they were written, where they were text.
+    table from 0; `texts` are their times as they were written, where they were text. `cells` are
+    the columns as they came, before they were made numbers of; those that never changed in training
+    among them.
     """
 
     places: np.ndarray
@@ -55,6 +55,7 @@ class TableRows(NamedTuple):
     values: np.ndarray
     times: np.ndarray
     texts: np.ndarray | None
+    cells: dict[str, np.ndarray]
 
 
 class Readings(NamedTuple):
@@ -82,6 +83,7 @@ class TableSchema:
     - `levels`: of the categorical columns. Each level is an element of the observations, which is
       1 where the column has it; any other text is missing.
     - `reasons`: what in the training rows a kind was chosen for, by column.
+    - `constants`: the value of each column that is left out for having no other in training.
     """
 
     kinds: dict[str, str]
@@ -94,6 +96,7 @@ class TableSchema:
     levels: dict[str, tuple[str, ...]] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
     calendar: Calendar | None = None
+    constants: dict[str, float] = field(default_factory=dict)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -152,6 +155,10 @@ class TableSchema:
                 f"`source` lacks the columns {listed}, which the first table had. Give them all;"
                 " values that are missing may be left empty."
             )
+        for note in changed_notes(self.constants, columns):
+            warnings.warn(note, stacklevel=3)
+        own = (name for name in (*self.columns, *self.constants) if name in columns)
+        cells = {name: columns[name].cells for name in own}
         real = [name for name, kind in self.kinds.items() if kind in REAL]
         columns = columns | {name: within_floats(columns[name]) for name in real}
         columns = columns | {name: self._coded(name, columns[name]) for name in self.levels}
@@ -173,7 +180,7 @@ class TableSchema:
             warnings.warn(merged_note(num_merged), stacklevel=3)
         found = gridded(rows, known_rows.values, layout.clock, self.spacing, points, self.inputs)
         given = (
-            _table_rows(rows, self._elements(rows.values), layout.clock, part, at)
+            _table_rows(rows, self._elements(rows.values), layout.clock, part, at, cells)
             for part, at in points["all"].items()
         )
         steps = found["all"]
@@ -280,22 +287,25 @@ class TableSchema:
             "time": self.layout.clock.column,
             "is_date": self.layout.clock.is_date,
             "unit": self.layout.clock.unit,
+            "style": self.layout.clock.style,
             "parts": [list(part) for part in self.layout.clock.parts],
             "sequence": self.layout.sequence,
             "long": self.layout.long and list(self.layout.long),
             "step": self.step,
             "calendar": self.calendar and self.calendar.as_json(),
             "inputs": self.inputs.as_json(),
+            "constants": self.constants,
         }
 
     @staticmethod
     def from_json(known: dict[str, Any]) -> "TableSchema":
         """What `as_json` made, as a schema again."""
         long = known["long"] and (known["long"][0], known["long"][1])
-        # Records of before there were units, parts and calendars have dates with the time of the
-        # day, in one column, and even steps.
+        # Records of before there were units, parts, styles and calendars have dates with the time
+        # of the day, in one column, in a style that the rows tell, and even steps.
         parts = tuple((name, word, how) for name, word, how in known.get("parts", ()))
-        clock = Clock(known["time"], known["is_date"], known.get("unit", "us"), parts)
+        style = known.get("style", "")
+        clock = Clock(known["time"], known["is_date"], known.get("unit", "us"), parts, style)
         layout = Layout(clock, known["sequence"], long)
         inputs = KnownInputs.from_json(known.get("inputs"))
         calendar = calendar_from_json(known.get("calendar"))
@@ -310,6 +320,8 @@ class TableSchema:
             motions=motions,
             levels=levels,
             calendar=calendar,
+            # Records of before constants were left out have them among their columns.
+            constants=known.get("constants", {}),
         )
 
     def _read(self, source: Any, as_text: tuple[str, ...]) -> Columns:
@@ -319,22 +331,42 @@ class TableSchema:
             warnings.warn(f"{source}: {note}", stacklevel=4)
         time = self.layout.clock.column
         here = under_own_name(time, columns)
-        columns = {time if name == here else name: column for name, column in columns.items()}
-        return self.layout.clock.joined(columns)
+        columns = {
+            name if time is None or name != here else time: column
+            for name, column in columns.items()
+        }
+        clock = self.layout.clock
+        if time is not None and time in columns:
+            columns[time] = clock.in_own_style(columns[time])
+            style = columns[time].style
+            if clock.style and style and style != clock.style:
+                warnings.warn(
+                    f"Column '{time}' holds dates, read as {described(style)}; those of training"
+                    f" were {described(clock.style)}.",
+                    stacklevel=4,
+                )
+        return clock.joined(columns)
 
 
 def _table_rows(
-    rows: Rows, elements: np.ndarray, clock: Clock, part: Part, at: np.ndarray
+    rows: Rows,
+    elements: np.ndarray,
+    clock: Clock,
+    part: Part,
+    at: np.ndarray,
+    cells: dict[str, np.ndarray],
 ) -> TableRows:
     """The rows of a part as they stood in the table; `at` are their points of the grid."""
     _, begin, end = part
     numbers = np.arange(len(rows.stamps)) if rows.origin is None else rows.origin
+    numbers = numbers[begin:end]
     return TableRows(
         (at - at[0]).astype(np.int64),
-        numbers[begin:end],
+        numbers,
         elements[begin:end].astype(np.float32),
         clock.times(rows.stamps[begin:end]),
         None if rows.texts is None else rows.texts[begin:end],
+        {name: values[numbers] for name, values in cells.items()},
     )
 
 
@@ -348,74 +380,3 @@ def require_kind(name: str, kind: str, column: np.ndarray, rows: Rows, *, given:
             f"{'' if given else ' (as trained on)'},"
             f" but has {column[bad[0]]:g}{rows.at(int(bad[0]))}. {fix}."
         )
-
-
-# Where each row of a part lies on the grid of its sequence, by split and part.
-Points = Mapping[str, Mapping[Part, np.ndarray]]
-
-
-def grid_points(
-    rows: Rows, spacing: Spacing, parts: Mapping[str, list[Part]], *, is_by_rows: bool
-) -> Points:
-    """Where the rows of each part lie: a grid begins where its sequence does."""
-
-    def lie(part: Part) -> np.ndarray:
-        number, begin, end = part
-        if is_by_rows:
-            return np.arange(end - begin)
-        return spacing.places(rows.stamps[begin:end], rows.stamps[rows.starts[number]].item())
-
-    return {name: {part: lie(part) for part in some} for name, some in parts.items()}
-
-
-def require_dense_grid(rows: Rows, clock: Clock, points: Points, *, at_least: int = 0) -> None:
-    """An error if the grid is nearly all gaps."""
-    pairs = [pair for some in points.values() for pair in some.items()]
-    runs = [rows.stamps[begin:end] for (_, begin, end), _ in pairs]
-    require_dense(clock, runs, [at for _, at in pairs], at_least=at_least)
-
-
-def merged_note(number: int) -> str:
-    """The sentence on rows of which not all was used."""
-    return (
-        f"{count(number, 'row')} lost a value to a later row at the same step: the last one counts."
-    )
-
-
-def merged_rows(rows: Rows, points: Points) -> int:
-    """How many rows lose a value to a later one at the same point of the grid."""
-    pairs = [pair for some in points.values() for pair in some.items()]
-    return sum(len(overwritten(rows.values[begin:end], at)) for (_, begin, end), at in pairs)
-
-
-def gridded(
-    rows: Rows,
-    known: np.ndarray,
-    clock: Clock,
-    spacing: Spacing,
-    points: Points,
-    inputs: KnownInputs,
-) -> dict[str, Steps]:
-    """Rows, their times and their known inputs on the grid, by split.
-
-    `known` are the input columns of each row, in the user's units.
-    """
-    scaled = inputs.scaled(known)
-    found: dict[str, Steps] = {}
-    for name, some in points.items():
-        values, times, us = [], [], []
-        for (number, begin, end), at in some.items():
-            values.append(on_grid(rows.values[begin:end], at))
-            stamps = rows.stamps[begin:end]
-            if not inputs.is_by_rows:
-                origin = rows.stamps[rows.starts[number]].item()
-                stamps = spacing.stamps(origin, at[0] + np.arange(len(values[-1])))
-            times.append(clock.times(stamps))
-            us.append(inputs.us(held(scaled[begin:end], at), stamps))
-        found[name] = Steps(Ragged.of(values), Ragged.of(times), Ragged.of(us))
-    return found
-
-
-def loses_many(num_merged: int, num_rows: int) -> bool:
-    """Whether a step loses more than one row, and more than one in a hundred, to others."""
-    return num_merged > max(1.0, MOST_MERGED * num_rows)

@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from varfilter.data.tables.columns import groups
+from varfilter.data.tables.columns import Column, groups
+from varfilter.data.tables.dates import DIGITS, dates_of_digits
 from varfilter.data.tables.files import Columns
 from varfilter.data.tables.grid import Clock, clock_of
 from varfilter.data.tables.parts import Part, find_parts, join_parts
@@ -20,6 +21,18 @@ def under_own_name(name: Any, names: Container[str]) -> Any:
     if name not in UNNAMED or name in names:
         return name
     return next((other for other in UNNAMED if other in names), name)
+
+
+def with_dates(columns: Columns, time: Any) -> Columns:
+    """The columns, in which numbers such as 20240131 are dates if they are the time by its name."""
+    found = dict(columns)
+    for name, column in columns.items():
+        if column.form != "number" or not (name == time or name.lower() in TIME_NAMES):
+            continue
+        if (dates := dates_of_digits(column.values)) is not None:
+            notes = (f"holds dates, read as {DIGITS}",)
+            found[name] = Column(dates[0], "time", notes, dates[1], DIGITS)
+    return found
 
 
 def clock_named(columns: Columns, time: Any) -> Clock | None:

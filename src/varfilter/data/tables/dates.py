@@ -1,0 +1,177 @@
+"""Dates as people write them, in other ways than ISO's: 31/01/2024, 31-Jan-24, 20240131, 2024Q1.
+
+How they are written is a style: the order of day, month and year in words, or the form of a quarter
+with places for its year and its number. A table of new rows is read in the style of the first one:
+a few rows alone may not tell the day from the month.
+"""
+
+import calendar
+import datetime as dt
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+CLOCK = (
+    r"(?:(?:[T,]|\s)\s*(\d{1,2}):(\d{2})(?::(\d{2})(?:[.,](\d{1,6})\d*)?)?"
+    r"(?:\s*([AaPp])\.?[Mm]\.?)?)?"
+)
+YEAR_LAST = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4}|\d{2})" + CLOCK)
+YEAR_FIRST = re.compile(r"(\d{4})([./])(\d{1,2})\2(\d{1,2})" + CLOCK)
+# 31-Jan-2024 and Jan 31, 2024, after the day of the week or not.
+DAY_AND_NAME = re.compile(
+    r"(?:[A-Za-z]{3,9},? )?(\d{1,2})[ /.-]([A-Za-z]{3,9})\.?,?[ /-](\d{2,4})(.*)"
+)
+NAME_AND_DAY = re.compile(r"(?:[A-Za-z]{3,9},? )?([A-Za-z]{3,9})\.? (\d{1,2}),? (\d{4})(.*)")
+# Of the years that eight digits may begin with: others are numbers.
+CENTURIES = ("18", "19", "20", "21")
+MONTHS = tuple(name.lower() for name in calendar.month_name)
+QUARTERS = (
+    re.compile(r"(?P<year>\d{4})(?P<between>[ -]?)(?P<letter>[Qq])(?P<quarter>[1-4])"),
+    re.compile(r"(?P<letter>[Qq])(?P<quarter>[1-4])(?P<between>[ /-]?)(?P<year>\d{4})"),
+)
+YEAR_MONTH_DAY, DAY_MONTH_YEAR, MONTH_DAY_YEAR, BY_NAME, DIGITS = (
+    "year, month, day", "day, month, year", "month, day, year", "day, month by its name, year",
+    "year, month, day in eight digits",
+)  # fmt: skip
+
+
+def written_dates(texts: Sequence[str]) -> tuple[list[dt.datetime], str] | None:
+    """The dates of texts and their style; None if they are none, or it is not certain."""
+    if not texts:
+        return None
+    if all(YEAR_FIRST.fullmatch(text) for text in texts):
+        style = YEAR_MONTH_DAY
+    elif found := _quarter(texts[0]):
+        style = _quarter_style(found)
+    elif _numbered(texts[0]) != texts[0]:
+        style = BY_NAME
+    else:
+        matches = [YEAR_LAST.fullmatch(text) for text in texts]
+        firsts = [int(match[1]) for match in matches if match]
+        seconds = [int(match[3]) for match in matches if match]
+        if len(firsts) < len(texts):
+            return None
+        dotted = all(match[2] == "." for match in matches if match)
+        # Between dots the day stands first; between strokes only a day above 12 can tell.
+        if max(firsts) > 12 or (dotted and max(seconds) <= 12):
+            style = DAY_MONTH_YEAR
+        elif max(seconds) > 12:
+            style = MONTH_DAY_YEAR
+        else:
+            return None
+    dates = dates_in(style, texts)
+    return None if dates is None else (dates, style)
+
+
+def dates_in(style: str, texts: Sequence[str]) -> list[dt.datetime] | None:
+    """The dates of texts that are written in a style; None if one of them is not."""
+    is_quarter = "{" in style
+    if style == DIGITS:
+        texts = [f"{text[:4]}/{text[4:6]}/{text[6:]}" if len(text) == 8 else "" for text in texts]
+        style = YEAR_MONTH_DAY
+    if style == BY_NAME:
+        texts, style = [_numbered(text) for text in texts], DAY_MONTH_YEAR
+    pattern = YEAR_FIRST if style == YEAR_MONTH_DAY else YEAR_LAST
+    matches = [_quarter(text) if is_quarter else pattern.fullmatch(text) for text in texts]
+    if not all(matches):
+        return None
+    try:
+        return [
+            dt.datetime(int(match["year"]), 3 * int(match["quarter"]) - 2, 1)
+            if is_quarter
+            else _date(match, style)
+            for match in matches
+            if match
+        ]
+    except ValueError:
+        return None
+
+
+def digits_of(numbers: np.ndarray) -> np.ndarray:
+    """Whole numbers as texts, others and what is missing as None."""
+    is_whole = np.isfinite(numbers) & (numbers == np.round(numbers)) & (np.abs(numbers) < 1e15)
+    texts = np.full(len(numbers), None, object)
+    texts[is_whole] = [str(number) for number in numbers[is_whole].astype(np.int64)]
+    return texts
+
+
+def dates_of_digits(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """The dates that numbers such as 20240131 are, and their texts; None if one is none."""
+    texts = digits_of(numbers)
+    present = [text for text in texts if text is not None]
+    if len(present) < len(texts) or not all(text[:2] in CENTURIES for text in present):
+        return None
+    dates = dates_in(DIGITS, present)
+    return None if dates is None else (np.array(dates, "datetime64[us]"), texts)
+
+
+def in_style(time: np.datetime64, style: str) -> str | None:
+    """A time as a quarter or in the eight digits of the style; None if it is none, or has none."""
+    if style == DIGITS:
+        day = time.astype("datetime64[D]")
+        return str(day).replace("-", "") if day == time else None
+    month = time.astype("datetime64[M]")
+    number = int(month.astype(np.int64))
+    if "{" not in style or month != time or number % 3:
+        return None
+    return style.format(year=1970 + number // 12, quarter=number % 12 // 3 + 1)
+
+
+def described(style: str) -> str:
+    """A style in words."""
+    return f"quarters, as {style.format(year=2024, quarter=1)}" if "{" in style else style
+
+
+def looks_like_date(text: str) -> bool:
+    """Whether three numbers stand there as in a date, in whatever order."""
+    return (YEAR_LAST.fullmatch(text) or YEAR_FIRST.fullmatch(text)) is not None
+
+
+def _numbered(text: str) -> str:
+    """A date with the name of a month as one in numbers, the day first; others as they are."""
+    found = DAY_AND_NAME.fullmatch(text)
+    day, name, year, rest = found.groups() if found else ("", "", "", "")
+    if not found and (found := NAME_AND_DAY.fullmatch(text)):
+        name, day, year, rest = found.groups()
+    number = next((i for i, full in enumerate(MONTHS) if i and _is_name(name, full)), None)
+    return text if number is None else f"{day}/{number}/{year}{rest}"
+
+
+def _is_name(text: str, month: str) -> bool:
+    return len(text) >= 3 and text.lower() in (
+        month,
+        month[:3],
+        month[:4] if month[0] == "s" else "",
+    )
+
+
+def _quarter(text: str) -> re.Match[str] | None:
+    return next((found for each in QUARTERS if (found := each.fullmatch(text))), None)
+
+
+def _quarter_style(found: re.Match[str]) -> str:
+    """How a quarter is written, with places for the year and the number."""
+    letter, between = found["letter"], found["between"]
+    if found.start("year") == 0:
+        return f"{{year}}{between}{letter}{{quarter}}"
+    return f"{letter}{{quarter}}{between}{{year}}"
+
+
+def _date(match: re.Match[str], order: str) -> dt.datetime:
+    first, second, third = int(match[1]), int(match[3]), int(match[4])
+    if order.startswith("year"):
+        year, month, day = first, second, third
+    elif order.startswith("day"):
+        year, month, day = third, second, first
+    else:
+        year, month, day = third, first, second
+    if len(match[4]) == 2 and not order.startswith("year"):
+        year += 2000 if year < 69 else 1900
+    hour = int(match[5] or 0)
+    if match[9]:
+        if not 1 <= hour <= 12:
+            raise ValueError("no such hour")
+        hour = hour % 12 + (12 if match[9] in "Pp" else 0)
+    micro = int((match[8] or "0").ljust(6, "0"))
+    return dt.datetime(year, month, day, hour, int(match[6] or 0), int(match[7] or 0), micro)

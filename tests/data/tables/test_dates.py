@@ -1,0 +1,130 @@
+"""Dates in other ways than ISO's: read, remembered for a few new rows, and written again."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from refusals import refuses
+from varfilter.data.tables.columns import column_of
+from varfilter.data.tables.json_lines import TableLines
+from varfilter.data.tables.read import read_table
+from varfilter.data.tables.schema import TableSchema
+from varfilter.media.frames import frame_like
+from varfilter.media.table import TableMedium, TableSource
+
+
+def known(schema):
+    """The schema as the record of a run has it."""
+    return TableSchema.from_json(json.loads(json.dumps(schema.as_json())))
+
+
+def days(form, first="2024-01-01", count=40):
+    index = pd.date_range(first, periods=count, freq="D")
+    return {"when": index.strftime(form).to_numpy(object), "x": np.arange(count) * 1.5}
+
+
+@pytest.mark.parametrize("form", ["%d/%m/%Y", "%m/%d/%Y", "%d.%m.%y", "%d-%m-%Y %H:%M"])
+def test_the_order_is_remembered(form):
+    schema = known(read_table(days(form)).schema)
+    # Two days that could as well be two months.
+    new = days(form, "2024-03-04", 2)
+    expected = np.array(["2024-03-04", "2024-03-05"], "datetime64[us]")
+    np.testing.assert_array_equal(schema.read(new).times[0], expected)
+    reader = TableLines(schema)
+    steps = [reader.read(json.dumps({"when": text, "x": 1}))[-1] for text in new["when"]]
+    assert [step.time for step in steps] == expected.tolist()
+    # One that can be in no other order is read in that, and this is said.
+    other = "%m/%d/%Y" if form.startswith("%d") else "%d/%m/%Y"
+    with pytest.warns(UserWarning, match="'when' holds dates, read as .*; those of training were"):
+        schema.read(days(other, "2024-02-20", 3))
+    # ISO dates are what they are, in every table.
+    iso = schema.read(days("%Y-%m-%d", "2024-03-04", 2))
+    np.testing.assert_array_equal(iso.times[0], expected)
+
+
+def test_without_a_record_a_few_days_are_refused():
+    few = days("%d/%m/%Y", "2024-03-04", 2)
+    schema = known(read_table(days("%Y-%m-%d")).schema)
+    refuses(lambda: schema.read(few), ValueError, "`when`", "04/03/2024")
+
+
+@pytest.mark.parametrize("form", ["{}Q{}", "{}-Q{}", "{} Q{}", "Q{1} {0}", "q{1}/{0}"])
+def test_quarters(form):
+    texts = [form.format(1980 + i // 4, i % 4 + 1) for i in range(44)]
+    table = {"quarter": np.array(texts[:40], object), "x": np.arange(40) * 1.5}
+    made = read_table(table)
+    schema = known(made.schema)
+    assert schema.time == "quarter"
+    assert schema.calendar.word == "quarter"
+    assert any(f"quarters, as {form.format(2024, 1)}" in note for note in made.notes)
+    medium = TableMedium()
+    [sequence] = medium.sequences(made, TableSource("x"), table)
+    assert sequence.times[5] == np.datetime64("1981-04-01")
+    _, ahead = medium.ahead(made, sequence, 4, None)
+    rows = medium.forecast_rows(made, ahead.times, {"mean": np.zeros((4, 1))}, 0)
+    assert [row["quarter"] for row in rows] == texts[40:]
+    steps = TableLines(schema).read(json.dumps({"quarter": texts[41], "x": 1}))
+    assert steps[-1].time == np.datetime64("1990-04-01")
+    assert column_of(["1980Q5"]).form == column_of(["0000Q1"]).form == "text"
+
+
+def test_an_index_of_periods_comes_back_as_one():
+    index = pd.period_range("1980Q1", periods=40, freq="Q")
+    frame = pd.DataFrame({"x": np.arange(40) * 1.5}, index=index)
+    made = read_table(frame)
+    assert made.schema.calendar.word == "quarter"
+    times = made.schema.ahead(np.datetime64("1989-10-01"), np.zeros(0), 2, None)[0]
+    rows = TableMedium().forecast_rows(made, times, {"mean": np.zeros((2, 1))}, 0)
+    ahead = frame_like(frame, rows, made.schema)
+    assert list(ahead.index) == list(pd.period_range("1990Q1", periods=2, freq="Q"))
+
+
+def test_a_line_may_name_a_month_or_number_it():
+    months = pd.date_range("2020-01-01", periods=40, freq="MS")
+    table = {"year": months.year.to_numpy(), "x": np.arange(40) * 1.5}
+    for written in (months.month.to_numpy(), months.strftime("%b").to_numpy(object)):
+        schema = known(read_table(table | {"month": written}).schema)
+        for told in (3, "3", "Mar", "march"):
+            line = json.dumps({"year": 2024, "month": told, "x": 1})
+            assert TableLines(schema).read(line)[-1].time == np.datetime64("2024-03-01")
+        bad = json.dumps({"year": 2024, "month": "Mrz", "x": 1})
+        refuses(lambda: TableLines(schema).read(bad), ValueError, "Mrz", "no time")  # noqa: B023
+
+
+@pytest.mark.parametrize(
+    "form", ["%d-%b-%Y", "%d-%b-%y", "%b %d, %Y", "%a, %d %B %Y", "%B %d %Y 12:30", "%Y%m%d"]
+)
+def test_names_of_months_and_eight_digits(form):
+    table = days(form, count=60)
+    if form == "%Y%m%d":
+        table["date"] = table.pop("when").astype(np.int64)
+    made = read_table(table)
+    name = made.schema.time
+    begin = np.datetime64("2024-01-01T12:30" if ":" in form else "2024-01-01", "us")
+    np.testing.assert_array_equal(made.times["train"][0][:2], begin + np.arange(2) * 86_400_000_000)
+    assert made.schema.step == 86400.0
+    told = table[name][-1]
+    told = told if isinstance(told, str) else int(told)
+    reader = TableLines(known(made.schema))
+    assert reader.read(json.dumps({name: told, "x": 1}))[-1].time == begin + np.timedelta64(59, "D")
+    again = known(made.schema).read(table)
+    np.testing.assert_array_equal(again.times[0][-1], begin + np.timedelta64(59, "D"))
+
+
+def test_numbers_that_are_no_dates_stay_numbers():
+    table = {"date": np.arange(20240101, 20240161), "x": np.arange(60) * 1.5}
+    assert not read_table(table).schema.layout.clock.is_date  # there is no 32nd of January
+    assert column_of(["1,234.5", "12", None, "-3,000"]).values[[0, 1, 3]].tolist() == [
+        1234.5, 12.0, -3000.0,
+    ]  # fmt: skip
+    assert column_of(["1,234.5", "12,5"]).form == "text"
+
+
+def test_times_with_and_without_a_zone_are_told_of():
+    mixed = column_of(["2024-01-01T00:00:00+01:00", "2024-01-01T01:00:00"])
+    assert mixed.values.tolist()[1] == mixed.values.tolist()[0] + np.timedelta64(2, "h")
+    assert "taken for UTC" in mixed.notes[0]
+    assert not column_of(["2024-01-01T00:00:00Z", "2024-01-01T01:00:00-0500"]).notes
+    assert not column_of(["2024-01-01", "2024-01-02"]).notes
