@@ -32,6 +32,12 @@ class VideoSource(Source):
 
     size: int | None = None
     """The height and width of the frames in pixels (64)."""
+    color: bool | None = None
+    """Frames in colour; else they are made grey."""
+    crop: bool | None = None
+    """Cut out the largest square in the middle; else frames are squeezed to a square."""
+    frame_rate: float | None = None
+    """Frames a second, by leaving out others (every frame is a step)."""
 
 
 class VideoMedium(AbstractMedium):
@@ -74,11 +80,13 @@ class VideoMedium(AbstractMedium):
         self, dataset: Dataset, source: Source, path: Path
     ) -> Iterator[tuple[str, np.ndarray]]:
         """Videos with frames of the size and the colours of the run's data."""
-        from varfilter.data.video import read_videos
+        from varfilter.data.video import FrameForm, read_videos
 
         shape = dataset.train.values.shape[1:]
         has_channels = len(shape) == 3
-        for name, frames in read_videos(path, shape[-1], color=has_channels and shape[0] == 3):
+        crop, frame_rate = (getattr(source, name, None) for name in ("crop", "frame_rate"))
+        form = FrameForm(shape[-1], has_channels and shape[0] == 3, bool(crop), frame_rate)
+        for name, frames in read_videos(path, form):
             frames = frames if has_channels else frames[:, 0]
             yield name, (frames >= 128).astype(np.uint8) if dataset.is_binary else frames
 
