@@ -55,7 +55,7 @@ class FrameForm(NamedTuple):
 
     @property
     def options(self) -> list[Any]:
-        """What decides, beside the files, what a stored set holds; newer ones where they are given."""
+        """What a stored set is found by, beside its files; newer ones only where they are given."""
         newer = [self.crop, self.frame_rate] if self.crop or self.frame_rate else []
         return [self.size, self.color, self.stretch, *newer]
 
@@ -124,8 +124,8 @@ def video_folder(
 
     `group` says from the path of a video which videos belong together (a person, a day), so that
     no group is in two splits; nor are exact copies of a video. `cache` is a folder in which the
-    decoded videos are stored one by one: the set need not fit in memory. The next time they are mapped from there, if neither the files nor the
-    options have changed.
+    decoded videos are stored one by one: the set need not fit in memory. The next time they are
+    mapped from there, if neither the files nor the options have changed.
     """
     folder = existing_folder(folder)
     form = FrameForm(size, color, crop, frame_rate).checked()
