@@ -31,8 +31,8 @@ def ssim(frames: np.ndarray, others: np.ndarray) -> np.ndarray:
 
     (2 m n + c) (2 s + d) / ((m^2 + n^2 + c) (v + w + d)) for the local means m and n, variances v
     and w and covariance s of the two, by a Gaussian window of 11 by 11 pixels and a spread of 1.5,
-    wherever it fits into the frame; the mean over places and channels. Black is 0 and white is 1. Of
-    frames that are smaller than the window, it is as large as they are.
+    wherever it fits into the frame; the mean over places and channels. Black is 0 and white is 1.
+    Of frames that are smaller than the window, it is as large as they are.
     """
     frames, others = (np.asarray(each, np.float64) for each in (frames, others))
     window = _window(min(WINDOW_SIZE, *frames.shape[-2:]))
