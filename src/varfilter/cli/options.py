@@ -102,6 +102,7 @@ TableFile = Annotated[str | None, named("FILE")]
 Number = Annotated[int, tyro.conf.arg(metavar="N")]
 Particles = Annotated[int | None, named("N")]
 Horizon = Annotated[int | None, named("H")]
+Futures = Annotated[int | None, named("N")]
 Levels = Annotated[tuple[float, ...], tyro.conf.arg(metavar="P ...")]
 Split = Literal["train", "valid", "test"]
 

@@ -1,5 +1,6 @@
 """Sound: samples of one channel at one rate, some hundred of them a step."""
 
+import math
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ from varfilter.media.base import (
     Source,
     files_in,
 )
+from varfilter.media.measures import Measure, Predictor
 from varfilter.media.reference import Reference, marginal_reference
 from varfilter.media.rows import restored
 
@@ -108,11 +110,31 @@ class SoundMedium(AbstractMedium):
             what="each sample by the mean and the spread of training"
         )
 
-    def references(self, dataset: Dataset, split: str) -> tuple[Reference, ...]:
-        """Score linear prediction, of order 32 or that of a step if that is less."""
+    def measures(
+        self, dataset: Dataset, split: str, predictor: Predictor, scores: dict[str, Any]
+    ) -> list[Measure]:
+        """Bits a sample beside linear prediction; of files without levels, nats of densities."""
         from varfilter.media.linear_prediction import linear_prediction_reference
 
-        return (linear_prediction_reference(dataset, split),)
+        if not scores:
+            return []
+        linear = linear_prediction_reference(dataset, split)
+        naive = scores.get("reference") or self.reference(dataset, split)._asdict()
+        has_levels = dataset.families[0].has_levels
+        per_sample = dataset.num_elements * (math.log(2.0) if has_levels else 1.0)
+        what = "minus the bound by sample, of levels of the files"
+        return [
+            Measure(
+                "bits a sample" if has_levels else "nats a sample",
+                scores["nats"] / per_sample,
+                what if has_levels else "minus the bound by sample, of densities when scaled",
+                {
+                    f"linear prediction ({linear.what})": linear.nats / per_sample,
+                    "independent samples": naive["nats"] / per_sample,
+                },
+                "lower",
+            )
+        ]
 
     def write(self, path: Path, dataset: Dataset, xs: np.ndarray) -> None:
         """A WAV file of 16 bits; a warning counts the samples that had to be clipped."""
