@@ -104,6 +104,7 @@ Particles = Annotated[int | None, named("N")]
 Horizon = Annotated[int | None, named("H")]
 Futures = Annotated[int | None, named("N")]
 Levels = Annotated[tuple[float, ...], tyro.conf.arg(metavar="P ...")]
+Format = Annotated[Literal["jsonl", "csv", "parquet", "npz"] | None, named("jsonl|csv|parquet|npz")]
 Split = Literal["train", "valid", "test"]
 
 
