@@ -32,7 +32,9 @@ NUM_MADE, NUM_BESIDE = 40, 4
 FEWEST_PIXELS = 128
 
 
-def write_film(path: Path | io.BytesIO, frames: np.ndarray, rate: float, *, is_gif: bool) -> None:
+def write_film(
+    path: Path | io.BytesIO, frames: np.ndarray, rate: float | int, *, is_gif: bool
+) -> None:
     """Write frames (time, height, width) or (time, 1 or 3, height, width), black 0 and white 1.
 
     Pixels are whole, and enlarged to at least 128 a side.
@@ -45,7 +47,7 @@ def write_film(path: Path | io.BytesIO, frames: np.ndarray, rate: float, *, is_g
     (_write_gif if is_gif else _write_mp4)(path, levels, rate)
 
 
-def _write_gif(path: Path | io.BytesIO, levels: np.ndarray, rate: float) -> None:
+def _write_gif(path: Path | io.BytesIO, levels: np.ndarray, rate: float | int) -> None:
     images: Any = require_library("PIL.Image", extra="video")
     first, *rest = (images.fromarray(frame) for frame in levels)
     # The format counts hundredths of a second, and viewers slow down what lasts less than two.
@@ -53,7 +55,7 @@ def _write_gif(path: Path | io.BytesIO, levels: np.ndarray, rate: float) -> None
     first.save(path, format="GIF", save_all=True, append_images=rest, duration=milliseconds, loop=0)
 
 
-def _write_mp4(path: Path | io.BytesIO, levels: np.ndarray, rate: float) -> None:
+def _write_mp4(path: Path | io.BytesIO, levels: np.ndarray, rate: float | int) -> None:
     """As H.264 of high quality, in the colours that every viewer knows."""
     av: Any = require_library("av", extra="video")
     # The coding of colours takes pixels two by two.

@@ -30,6 +30,8 @@ from varfilter.media.rows import restored
 NUM_DRAWN_STEPS = 40
 # Seconds of sound in a player of a report.
 NUM_SECONDS = 2.0
+# A spectrum that is flatter is heard as noise: that of speech and music is below 0.1.
+NOISE = 0.5
 # Runs that have no rate on record brought every file to this one.
 RATE_BEFORE = 16000
 
@@ -173,7 +175,8 @@ class SoundMedium(AbstractMedium):
         heard["made up, means of the emissions"] = np.ravel(restored(dataset, meant[0]))
         loudness = float(np.asarray(dataset.scaling.scale).mean())
         shown = Exhibit(
-            "The waves, and how loud each frequency is at each time, on the scale of the first.",
+            "The waves, and how loud each frequency is at each time, on the scale of the first."
+            " What is made up begins with the first step of a training recording; none was chosen.",
             paint=lambda width: spectra(heard, rate, width),
         )
         return [shown, *(_player(name, each, rate, loudness) for name, each in heard.items())]
@@ -270,10 +273,11 @@ def _player(name: str, samples: np.ndarray, rate: float, loudness: float) -> Exh
     write_wav(samples, buffer, round(rate))
     num_clipped = int(np.sum((samples < LEVELS.min) | (samples > LEVELS.max)))
     clipped = f", {num_clipped:,} of them clipped to 16 bits" if num_clipped else ""
-    spread = float(np.std(samples)) / max(loudness, 1e-9)
+    spread, flat = float(np.std(samples)) / max(loudness, 1e-9), flatness(samples, rate)
+    verdict = " To the ear this is noise." if flat > NOISE else ""
     caption = (
         f"{name}: {len(samples) / rate:.2f} s, {len(samples):,} samples{clipped}; {spread:.2g}"
-        f" times as loud as the training part, spectral flatness {flatness(samples, rate):.2g} (1"
-        " is white noise, a pure tone is 0)."
+        f" times as loud as the training part, spectral flatness {flat:.2g} (1 is white noise, a"
+        f" pure tone is 0).{verdict}"
     )
     return Exhibit(caption, Clip("audio/wav", buffer.getvalue()))

@@ -23,12 +23,12 @@ from varfilter.plots.style import (
 DECIBELS, SILENCE = 70.0, -120.0
 
 
-def spectrum_of(samples: np.ndarray, rate: float) -> np.ndarray:
+def spectrum_of(samples: np.ndarray, rate: float | int) -> np.ndarray:
     """Decibels (frequency, time), from pieces of 25 ms, four times overlapping."""
     return 20.0 * np.log10(np.maximum(_pieces(samples, rate), 10.0 ** (SILENCE / 20.0))).T
 
 
-def flatness(samples: np.ndarray, rate: float) -> float:
+def flatness(samples: np.ndarray, rate: float | int) -> float:
     """The geometric mean of the power of all frequencies over the arithmetic one, of all pieces.
 
     1 for white noise, near 0 where a few frequencies have it all. Silence is left out.
@@ -48,7 +48,7 @@ def loudest_part(samples: np.ndarray, size: int) -> np.ndarray:
     return samples[begin : begin + size]
 
 
-def spectra(sounds: Mapping[str, np.ndarray], rate: float, width: float) -> Figure:
+def spectra(sounds: Mapping[str, np.ndarray], rate: float | int, width: float) -> Figure:
     """Draw wave and spectrum of each sound, on the scale of the first, one below another."""
     is_wide = width == WIDE
     num_wide, num_high = (2, len(sounds)) if is_wide else (1, 2 * len(sounds))
@@ -81,7 +81,7 @@ def spectra(sounds: Mapping[str, np.ndarray], rate: float, width: float) -> Figu
     return figure
 
 
-def _pieces(samples: np.ndarray, rate: float) -> np.ndarray:
+def _pieces(samples: np.ndarray, rate: float | int) -> np.ndarray:
     """The size of each frequency (time, frequency), by a window of Hann."""
     size = max(round(0.025 * rate), 16)
     padded = np.pad(np.asarray(samples, np.float32), (size // 2, size))
