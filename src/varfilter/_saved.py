@@ -32,6 +32,8 @@ def write(path: Any, kind: Kind, arrays: Arrays, metadata: dict[str, str]) -> No
     """Put the arrays at `path`; a file that is there stays until the new one is complete."""
     path = _as_path(path)
     header = {"format": f"varfilter-{kind.noun}", "version": str(kind.version), **metadata}
+    # The library writes the memory of an array as it lies, whatever its strides say.
+    arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     content = save(arrays, header | {"checksum": _checksum(arrays, metadata)})
     try:
         with _files.written(path) as put:

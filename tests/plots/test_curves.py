@@ -5,7 +5,14 @@ import math
 import numpy as np
 import pytest
 
-from varfilter.plots.figures import improvement, iterations, learning_curves, validation_curves
+from varfilter.plots.curves import (
+    by_step,
+    calibration_curves,
+    improvement,
+    iterations,
+    learning_curves,
+    validation_curves,
+)
 from varfilter.plots.style import NARROW, WIDE, png
 
 
@@ -41,3 +48,53 @@ def test_curves_of_any_length_are_drawn(values, width):
             assert np.isfinite(np.asarray(line.get_ydata(), float)).all()
         assert len(png(figure)) > 1000
     assert len(png(iterations({"a run": [3.0, 2.0]}, width))) > 1000
+
+
+def spans(figure):
+    low, high = figure.axes[0].get_ylim()
+    return high - low
+
+
+def test_a_fall_of_a_millionth_does_not_fill_the_picture():
+    values = np.linspace(24725.346, 24725.336, 20).tolist()
+    for figure in (
+        learning_curves({"a": lines(values)}, WIDE),
+        validation_curves({"a": lines(values)}, WIDE),
+    ):
+        assert spans(figure) >= 0.001 * 24725
+    assert spans(iterations({"a": [24725.346, 24725.336]}, WIDE)) >= 0.001 * 24725
+    # What is large beside the values fills it.
+    assert spans(learning_curves({"a": lines(np.linspace(9.0, 7.0, 20).tolist())}, WIDE)) < 2.5
+
+
+def test_an_axis_spans_the_noise_of_what_it_shows():
+    values = np.linspace(7.01, 7.0, 20).tolist()
+    noisy = lines(values)
+    for line in noisy:
+        line["valid"]["standard_error"] = 0.3
+    assert spans(learning_curves({"a": noisy}, WIDE)) == pytest.approx(0.6)
+    assert spans(learning_curves({"a": lines(values)}, WIDE)) < 0.1
+    assert spans(iterations({"a": [7.01, 7.0]}, WIDE, errors={"a": [0.0, 0.2]})) > 0.39
+
+
+@pytest.mark.parametrize("width", [WIDE, NARROW])
+def test_points_say_how_many_values_they_stand_for(width):
+    part = {
+        "column": None, "kind": "binary", "num_values": 12_345, "predicted": [0.1, 0.6],
+        "observed": [0.2, 0.5], "counts": [12_300, 45], "standard_error": [0.01, 0.1],
+    }  # fmt: skip
+    figure = calibration_curves([part], width)
+    assert [text.get_text() for text in figure.axes[0].texts] == ["12.3k", "45"]
+    assert len(figure.axes[0].collections) == 1  # the bars
+
+
+def test_curves_by_steps_ahead():
+    measure = {
+        "name": "PSNR", "by_step": {"best of 10": [30.0, 25.0], "copy": [29.0, 20.0]},
+        "errors": {"best of 10": [0.5, 0.6]},
+    }  # fmt: skip
+    figure = by_step([measure, measure], WIDE)
+    assert len(figure.axes) == 2
+    drawn = [np.asarray(line.get_ydata()).tolist() for line in figure.axes[0].lines]
+    assert [30.0, 25.0] in drawn
+    assert [29.0, 20.0] in drawn

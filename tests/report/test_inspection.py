@@ -13,7 +13,13 @@ from varfilter.media import Inspection, medium_of
 from varfilter.models import widened
 from varfilter.plots.figures import most_surprising
 from varfilter.report import report, summary
-from varfilter.report.inspection import NOMINAL, coverage, inspect_sequences, reliability
+from varfilter.report.inspection import (
+    NOMINAL,
+    coverage,
+    inspect_sequences,
+    reliability,
+    share_error,
+)
 from varfilter.runs.applied import applied_filter
 from varfilter.training import evaluate
 
@@ -148,3 +154,16 @@ def test_what_a_report_draws_is_of_as_many_trajectories(reported, tmp_path, monk
     assert found["num_particles"] == 1
     assert found["drawn"][0]["most_surprising"] == peaks[1]
     assert "one sampled trajectory, as the paper does" in alone.read_text(encoding="utf-8")
+
+
+def test_the_error_of_a_share_is_over_sequences():
+    rng = np.random.default_rng(0)
+    # Independent values: that of a binomial share, whatever sequence they are of.
+    owners = np.repeat(np.arange(200), 50)
+    inside = rng.uniform(size=10_000) < 0.3
+    # The relative error of a spread over 200 sequences is 1 / sqrt(400) = 0.05; four of them.
+    assert share_error(inside, owners) == pytest.approx(np.sqrt(0.3 * 0.7 / 10_000), rel=0.2)
+    # Values that are alike within a sequence: what counts are the sequences.
+    alike = np.repeat(rng.uniform(size=200) < 0.3, 50)
+    assert share_error(alike, owners) == pytest.approx(np.sqrt(0.3 * 0.7 / 200), rel=0.2)
+    assert share_error(inside[:100], np.zeros(100, int)) > 0

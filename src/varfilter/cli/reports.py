@@ -17,6 +17,7 @@ from varfilter.cli import usage
 from varfilter.cli.exits import STOPPED, Stopping, refusals
 from varfilter.cli.options import (
     Command,
+    Futures,
     Horizon,
     Number,
     Particles,
@@ -39,6 +40,9 @@ class Evaluate(Command):
 
     Below the free energy stands minus the particle bound (fivo), of the filter with many
     trajectories that `varfilter filter` applies; it is nearer to -log p(x), and takes longer.
+    Then come the measures of the medium, of the same filter, beside what takes no learning: of
+    music the frame accuracy, and notes a step; of sound bits a sample, beside linear prediction; of
+    video bits a dimension, and PSNR and SSIM of the best of --num-futures, 1 to 20 frames ahead.
     Of a table, that filter then stands beside the last value, that of a season before and a linear
     state-space model, column by column, one step and --horizon steps ahead. Nats are of its columns
     in standardised units: less their mean in training, by their spread there.
@@ -69,6 +73,9 @@ class Evaluate(Command):
     horizon: Horizon = None
     """Tables: steps ahead that are scored by column, beside one step ahead (10)."""
 
+    num_futures: Futures = None
+    """Video: futures of which the best counts (10; papers draw 100; 0 leaves it out)."""
+
     batch_size: Annotated[int | None, named("N")] = None
     """Sequences that are filtered at once (as many as memory allows)."""
 
@@ -92,10 +99,13 @@ class Evaluate(Command):
             from varfilter.cli.comparison import say_comparison
             from varfilter.runs.comparison import compare_run
             from varfilter.runs.folder import surroundings, write_whole
+            from varfilter.runs.measures import measure_run
             from varfilter.runs.run import Run
             from varfilter.runs.scores import name_of, score_particles, score_run
 
             run = Run.load(self.run)
+            if self.num_futures is not None and self.num_futures < 0:
+                raise ValueError(f"`num_futures` must not be negative; got {self.num_futures}.")
             for name in ("num_particles", "horizon"):
                 if getattr(self, name) is not None:
                     require_positive(name, getattr(self, name))
@@ -125,6 +135,10 @@ class Evaluate(Command):
                 scores["particle_bound"] = score_particles(
                     run, num_particles=num_particles, **options
                 )
+            scores["measures"] = measure_run(
+                run, split=self.split, seed=self.seed, num_particles=self.num_particles,
+                num_futures=self.num_futures, scores=scores,
+            )  # fmt: skip
             scores["comparison"] = compare_run(
                 run, split=self.split, horizon=self.horizon, seed=self.seed,
                 num_particles=self.num_particles,
@@ -134,6 +148,7 @@ class Evaluate(Command):
                 print(json.dumps(scores, indent=1))
             else:
                 _print_bound(scores)
+                _print_measures(scores["measures"])
                 if scores["comparison"] is not None:
                     say_comparison(scores["comparison"])
                 say(f"kept in {path}")
@@ -173,6 +188,9 @@ class Report(Command):
     horizon: Horizon = None
     """Tables: steps ahead that are scored by column, beside one step ahead, and drawn (10)."""
 
+    num_futures: Futures = None
+    """Video: futures of which the best counts (10; papers draw 100; 0 leaves it out)."""
+
     def __call__(self) -> int:
         """Run; returns the exit code."""
         with refusals("Give a smaller --num-particles.", self.flags) as refused:
@@ -190,6 +208,7 @@ class Report(Command):
                 seed=self.seed,
                 num_particles=self.num_particles,
                 horizon=self.horizon,
+                num_futures=self.num_futures,
             )
             say(f"page: {out.resolve()}")
         return refused.code
@@ -344,6 +363,17 @@ def _print_bound(scores: dict[str, Any]) -> None:
             f"{found['bound']} with {count(found['num_particles'], 'particle')}:"
             f" {_number(found['nats'])} nats per step ({by_step} with equal weight per step{also})"
         )
+
+
+def _print_measures(measures: list[dict[str, Any]]) -> None:
+    for each in measures:
+        others = "".join(f"; {name} {_number(value)}" for name, value in each["others"].items())
+        better = f", {each['is_better']} is better" if each["is_better"] else ""
+        say(f"{each['name']}: {_number(each['value'])}{others} ({each['what']}{better})")
+        for name, values in each["by_step"].items():
+            shown = [step for step in (1, 5, 10, 20) if step <= len(values)]
+            listed = ", ".join(f"{_number(values[step - 1])} at {step}" for step in shown)
+            say(f"  {name}: {listed}")
 
 
 def _number(value: float | None) -> str:

@@ -1,8 +1,10 @@
 """Sound: samples of one channel at one rate, some hundred of them a step."""
 
+import io
+import math
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -10,6 +12,7 @@ import numpy as np
 
 from varfilter._text import count
 from varfilter.data.dataset import Dataset
+from varfilter.data.sets.registry import CATALOGUE
 from varfilter.media.base import (
     AbstractMedium,
     Figure,
@@ -18,12 +21,19 @@ from varfilter.media.base import (
     Source,
     files_in,
 )
+from varfilter.media.exhibits import Clip, Exhibit, Maker
+from varfilter.media.measures import Measure, Predictor
 from varfilter.media.reference import Reference, marginal_reference
 from varfilter.media.rows import restored
 
 # Half a second of speech at the steps of the paper.
 NUM_DRAWN_STEPS = 40
-DECIBELS, SILENCE = 70.0, -120.0
+# Seconds of sound in a player of a report.
+NUM_SECONDS = 2.0
+# A spectrum that is flatter is heard as noise: that of speech and music is below 0.1.
+NOISE = 0.5
+# Runs that have no rate on record brought every file to this one.
+RATE_BEFORE = 16000
 
 
 @dataclass(frozen=True)
@@ -33,7 +43,7 @@ class SoundSource(Source):
     medium: ClassVar[str] = "sound"
 
     rate: int | None = None
-    """Samples in a second (16000)."""
+    """Samples in a second (the files' own; where they have several, that of most files)."""
     frame_size: int | None = None
     """Samples in a step (200)."""
 
@@ -67,15 +77,33 @@ class SoundMedium(AbstractMedium):
 
         return audio_folder
 
+    def schema_json(self, dataset: Dataset) -> Any:
+        """The rate that the files had, or were brought to."""
+        return {"rate": None if dataset.rate is None else round(dataset.rate)}
+
+    def schema(self, known: Any) -> Any:
+        """The rate, as it is on record."""
+        return known
+
+    def as_recorded(self, source: Source, schema: Any) -> Source:
+        """The source with the rate that a run began with; without a record of it, 16,000 Hz."""
+        assert isinstance(source, SoundSource)
+        if source.rate is not None or source.source in CATALOGUE:
+            return source
+        return replace(source, rate=(schema or {}).get("rate", RATE_BEFORE))
+
     def recordings(
         self, dataset: Dataset, source: Source, path: Path
     ) -> Iterator[tuple[str, np.ndarray]]:
-        """Sound files at the rate of the run's data."""
+        """Sound files at the rate of the run's data; a warning says which were resampled."""
         from varfilter.data.audio import read_audio, resampled
 
         rate, stored = round(dataset.rate or 1), dataset.train.values.dtype
         for name, file in files_in(path, self):
             sound = read_audio(file)
+            if sound.rate != rate:
+                rates = f"from {sound.rate:,} to {rate:,} Hz"
+                warnings.warn(f"{name} was resampled {rates}, the rate of the run.", stacklevel=2)
             samples = resampled(sound.samples, sound.rate, rate, str(file))
             # Of what is kept as whole levels, new recordings are too.
             is_finer = stored.kind in "iu" and samples.dtype.kind == "f"
@@ -86,6 +114,32 @@ class SoundMedium(AbstractMedium):
         return marginal_reference(dataset, split)._replace(
             what="each sample by the mean and the spread of training"
         )
+
+    def measures(
+        self, dataset: Dataset, split: str, predictor: Predictor, scores: dict[str, Any]
+    ) -> list[Measure]:
+        """Bits a sample beside linear prediction; of files without levels, nats of densities."""
+        from varfilter.media.linear_prediction import linear_prediction_reference
+
+        if not scores:
+            return []
+        linear = linear_prediction_reference(dataset, split)
+        naive = scores.get("reference") or self.reference(dataset, split)._asdict()
+        has_levels = dataset.families[0].has_levels
+        per_sample = dataset.num_elements * (math.log(2.0) if has_levels else 1.0)
+        what = "minus the bound by sample, of levels of the files"
+        return [
+            Measure(
+                "bits a sample" if has_levels else "nats a sample",
+                scores["nats"] / per_sample,
+                what if has_levels else "minus the bound by sample, of densities when scaled",
+                {
+                    f"linear prediction ({linear.what})": linear.nats / per_sample,
+                    "independent samples": naive["nats"] / per_sample,
+                },
+                "lower",
+            )
+        ]
 
     def write(self, path: Path, dataset: Dataset, xs: np.ndarray) -> None:
         """A WAV file of 16 bits; a warning counts the samples that had to be clipped."""
@@ -102,9 +156,35 @@ class SoundMedium(AbstractMedium):
             )
         write_wav(samples, path, dataset.rate or 1)
 
+    def exhibits(
+        self, dataset: Dataset, split: str, predictor: Predictor, make: Maker
+    ) -> list[Exhibit]:
+        """Players and spectra: a held-out recording, what the model makes up, and its mean."""
+        from varfilter.plots.spectra import loudest_part, spectra
+
+        rate, number = float(dataset.rate or 1.0), len(dataset.split(split))
+        num_steps = max(2, round(NUM_SECONDS * rate / dataset.rows_per_step))
+        heard: dict[str, np.ndarray] = {}
+        if number:
+            rows = np.asarray(dataset.split(split)[0], np.float64)
+            part = loudest_part(rows, round(NUM_SECONDS * rate))
+            heard[f"held out: {dataset.sequence_names(split)[0]}"] = part
+        drawn, meant = make(num_steps, 2), make(num_steps, mean=True)
+        for i, xs in enumerate(drawn, 1):
+            heard[f"made up, {i}"] = np.ravel(restored(dataset, xs))
+        heard["made up, means of the emissions"] = np.ravel(restored(dataset, meant[0]))
+        loudness = float(np.asarray(dataset.scaling.scale).mean())
+        shown = Exhibit(
+            "The waves, and how loud each frequency is at each time, on the scale of the first."
+            " What is made up begins with the first step of a training recording; none was chosen.",
+            paint=lambda width: spectra(heard, rate, width),
+        )
+        return [shown, *(_player(name, each, rate, loudness) for name, each in heard.items())]
+
     def draw_dataset(self, page: Any, dataset: Dataset, shown: list[Any]) -> Figure:
         """Draw the wave and the spectrum of each sound, on common axes of seconds."""
         from varfilter.plots.datasets import extent_of
+        from varfilter.plots.spectra import DECIBELS, SILENCE, spectrum_of
         from varfilter.plots.style import (
             COLOURS,
             LABEL,
@@ -119,7 +199,7 @@ class SoundMedium(AbstractMedium):
         figure, body = page(1.4 * len(shown) + 0.3)
         rate = float(dataset.rate or 1.0)
         seconds = max(len(sound.rows) for sound in shown) / rate
-        spectra = [_spectrum(sound.rows, rate) for sound in shown]
+        spectra = [spectrum_of(sound.rows, rate) for sound in shown]
         loudest = max(value_range(spectra)[1], DECIBELS + SILENCE)
         unit, divisor = ("kHz", 1000.0) if rate >= 4000 else ("Hz", 1.0)
         axes = body.subplots(len(shown), 2, sharex=True, sharey="col", squeeze=False)
@@ -181,10 +261,23 @@ class SoundMedium(AbstractMedium):
         return figure
 
 
-def _spectrum(samples: np.ndarray, rate: float) -> np.ndarray:
-    """Decibels (frequency, time), from pieces of 25 ms, four times overlapping."""
-    size = max(round(0.025 * rate), 16)
-    padded = np.pad(samples.astype(np.float32), (size // 2, size))
-    pieces = np.lib.stride_tricks.sliding_window_view(padded, size)[: len(samples) : size // 4]
-    levels = np.abs(np.fft.rfft(pieces * np.hanning(size).astype(np.float32))).T
-    return 20.0 * np.log10(np.maximum(levels, 10.0 ** (SILENCE / 20.0)))
+def _player(name: str, samples: np.ndarray, rate: float, loudness: float) -> Exhibit:
+    """A player of samples in levels of 16 bits, and numbers that say what is to be heard.
+
+    `loudness` is the spread of the training part.
+    """
+    from varfilter.data.audio import LEVELS, write_wav
+    from varfilter.plots.spectra import flatness
+
+    buffer = io.BytesIO()
+    write_wav(samples, buffer, round(rate))
+    num_clipped = int(np.sum((samples < LEVELS.min) | (samples > LEVELS.max)))
+    clipped = f", {num_clipped:,} of them clipped to 16 bits" if num_clipped else ""
+    spread, flat = float(np.std(samples)) / max(loudness, 1e-9), flatness(samples, rate)
+    verdict = " To the ear this is noise." if flat > NOISE else ""
+    caption = (
+        f"{name}: {len(samples) / rate:.2f} s, {len(samples):,} samples{clipped}; {spread:.2g}"
+        f" times as loud as the training part, spectral flatness {flat:.2g} (1 is white noise, a"
+        f" pure tone is 0).{verdict}"
+    )
+    return Exhibit(caption, Clip("audio/wav", buffer.getvalue()))

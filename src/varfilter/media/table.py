@@ -277,7 +277,11 @@ class TableMedium(AbstractMedium):
         return table_rows.forecast_rows(dataset, times, parts, sequence)
 
     def write_samples(
-        self, path: Path, dataset: Dataset, sequences: Sequence[np.ndarray]
+        self,
+        path: Path,
+        dataset: Dataset,
+        sequences: Sequence[np.ndarray],
+        times: Sequence[np.ndarray | None],
     ) -> list[Path]:
         """Write one file: `time`, from 2000 or 0 on, and each column in the user's units.
 
@@ -287,8 +291,8 @@ class TableMedium(AbstractMedium):
         has_many = len(sequences) > 1
         rows = (
             row
-            for number, xs in enumerate(sequences, start=1)
-            for row in table_rows.sample_rows(dataset, xs, number if has_many else None)
+            for number, (xs, moments) in enumerate(zip(sequences, times, strict=True), start=1)
+            for row in table_rows.sample_rows(dataset, xs, moments, number if has_many else None)
         )
         write_rows(rows, path)
         return [path]

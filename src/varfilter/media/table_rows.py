@@ -94,9 +94,11 @@ def _time_cells(dataset: Dataset, names: dict[str, str], time: Any) -> Row:
     return {names["time"]: clock.written(time)}
 
 
-def sample_rows(dataset: Dataset, xs: np.ndarray, sequence: int | None) -> Iterator[Row]:
-    """Rows that a model made up: `time`, from 2000 or 0 on, and the columns in their units."""
-    times = times_from(dataset, first_time(dataset), len(xs))
+def sample_rows(
+    dataset: Dataset, xs: np.ndarray, times: np.ndarray | None, sequence: int | None
+) -> Iterator[Row]:
+    """Rows that a model made up: the columns in their units, at `times`, or from 2000 or 0 on."""
+    times = times_from(dataset, first_time(dataset), len(xs)) if times is None else times
     are_whole = [family.has_levels for _, family in dataset.column_families]
     cells, names = cells_of(dataset), names_of(dataset)
     begin = {} if sequence is None else {names["sequence"]: sequence}

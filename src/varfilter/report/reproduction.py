@@ -14,13 +14,15 @@ from varfilter.data.dataset import Dataset
 from varfilter.experiments import AVF, EXPERIMENTS, Experiment, experiment_named
 from varfilter.experiments.costs import duration
 from varfilter.media import Source, load
-from varfilter.plots.figures import caption, improvement, relative_improvement, validation_curves
+from varfilter.plots.curves import improvement, relative_improvement, validation_curves
+from varfilter.plots.figures import caption
 from varfilter.plots.page import illustration
 from varfilter.plots.style import WIDE, png
 from varfilter.report.inspection import inspect_sequences
 from varfilter.report.page import write_page
 from varfilter.report.paper_tables import paper_markdown, paper_page
-from varfilter.report.summary import command, drawn_numbers, score_split
+from varfilter.report.repetition import command
+from varfilter.report.summary import drawn_numbers, score_split
 from varfilter.runs import Run, train_run
 from varfilter.runs.folder import write_whole
 from varfilter.runs.plan import Plan, plan_run, reached_in

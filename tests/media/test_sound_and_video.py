@@ -1,0 +1,162 @@
+"""What sound and video are judged by, and what a page plays of them; an untrained run is enough."""
+
+import dataclasses
+import io
+import math
+import wave
+
+import av
+import numpy as np
+import pytest
+from PIL import Image
+
+from tiny_runs import sentences, videos
+from varfilter import _saved
+from varfilter.data import Dataset, write_wav
+from varfilter.media import load, medium_named, source_of
+from varfilter.media.films import first_frames, frame_measures, made_up_exhibit, write_film
+from varfilter.media.measures import Futures
+from varfilter.media.sound import RATE_BEFORE
+from varfilter.plots.spectra import flatness, loudest_part
+
+SOUND, VIDEO = medium_named("sound"), medium_named("video")
+
+
+class Copies:
+    """A predictor whose futures are what came, with noise but for one of them."""
+
+    num_futures = 3
+
+    def __init__(self, dataset: Dataset):
+        self.dataset = dataset
+
+    def one_step(self):
+        return iter(())
+
+    def futures(self, begin, horizon, num_samples, *, mean=True):
+        rng = np.random.default_rng(0)
+        for rows in self.dataset.test:
+            xs = self.dataset.observations(rows)
+            came = xs[begin : begin + horizon]
+            draws = came + 0.2 * rng.normal(size=(num_samples, *came.shape))
+            draws[-1] = came
+            yield Futures(xs[:begin], came, draws)
+
+
+def test_bits_are_nats_in_other_units():
+    dataset = sentences()
+    (found,) = SOUND.measures(dataset, "test", Copies(dataset), {"nats": 200 * math.log(2.0) * 7.5})
+    assert found.name == "bits a sample"
+    assert found.value == pytest.approx(7.5)
+    linear, independent = found.others.values()
+    # A tone foretells itself: little more than the noise of 20 levels is left, which nobody can
+    # foretell; one filter for tones of many pitches is not quite that of each.
+    noise = math.log2(20 * math.sqrt(2 * math.pi * math.e))
+    assert noise - 0.02 < linear < noise + 0.6
+    assert independent > linear + 2
+    # Without levels there are no bits.
+    fine = dataclasses.replace(dataset, family=dataclasses.replace(dataset.family, width=None))
+    (found,) = SOUND.measures(fine, "test", Copies(fine), {"nats": 100.0})
+    assert (found.name, found.value) == ("nats a sample", pytest.approx(0.5))
+
+
+def test_the_best_of_several_futures_stands_beside_the_last_frame():
+    dataset = videos()
+    bits, psnr, ssim = VIDEO.measures(
+        dataset, "test", Copies(dataset), {"nats": 64 * math.log(2.0)}
+    )
+    assert (bits.name, bits.value) == ("bits a dimension", pytest.approx(1.0))
+    # 24 frames: ten are seen, 14 follow. What came was among the futures.
+    assert set(map(len, psnr.by_step.values())) == {14}
+    assert ssim.value == pytest.approx(1.0)
+    assert psnr.value > 58
+    for each in (psnr, ssim):
+        assert each.is_better == "higher"
+        assert set(each.others) == {"mean of 3", "copy of the last frame"}
+        assert all(other < each.value for other in each.others.values())
+        assert len(each.errors["best of 3"]) == 14
+    left_out = Copies(dataset)
+    left_out.num_futures = 0
+    assert frame_measures(dataset, "test", left_out) == []
+
+
+@pytest.mark.parametrize(
+    ("lengths", "frames"),
+    [([65] * 3, (10, 20)), ([24] * 3, (10, 14)), ([4, 5, 6], (2, 3)), ([1], (0, 1))],
+)
+def test_frames_that_are_seen_and_predicted(lengths, frames):
+    assert first_frames(np.array(lengths)) == frames
+
+
+def test_a_page_plays_what_the_model_makes_up():
+    dataset = sentences()
+    noise = np.random.default_rng(0).normal(size=(160, 200)).astype(np.float32)
+    shown, held_out, *made = SOUND.exhibits(
+        dataset, "test", Copies(dataset), lambda num_steps, number=1, mean=False: [noise] * number
+    )
+    assert shown.paint is not None
+    assert len(made) == 3
+    assert "this is noise" in made[0].caption
+    assert "this is noise" not in held_out.caption
+    with wave.open(io.BytesIO(held_out.clip.content)) as file:
+        heard = np.frombuffer(file.readframes(file.getnframes()), np.int16)
+        assert file.getframerate() == 16000
+    np.testing.assert_array_equal(heard, dataset.test[0])
+
+
+def test_films_repeat_and_keep_their_pixels(tmp_path):
+    dataset = videos()
+    xs = dataset.observations(dataset.train[0])
+    exhibit = made_up_exhibit(dataset, lambda num_steps, number=1, mean=False: [xs] * number)
+    with Image.open(io.BytesIO(exhibit.clip.content)) as film:
+        assert film.info["loop"] == 0
+        assert film.size == (4 * 128, 128)
+        assert film.n_frames == len(xs)
+    write_film(tmp_path / "a.mp4", xs, 25, is_gif=False)
+    with av.open(str(tmp_path / "a.mp4")) as container:
+        stream = container.streams.video[0]
+        frames = [frame.to_ndarray(format="gray") for frame in container.decode(stream)]
+        assert stream.average_rate == 25
+    assert len(frames) == len(xs)
+    # The coding loses a little: some levels of 255.
+    middles = np.stack(frames)[:, 8::16, 8::16].astype(float)
+    assert np.abs(middles - dataset.train[0][:, 0]).mean() < 6
+
+
+def test_flatness_tells_noise_from_tones():
+    rng, times = np.random.default_rng(0), np.arange(16000) / 16000
+    tone = np.sin(2 * np.pi * 440 * times)
+    assert flatness(rng.normal(size=16000), 16000) > 0.9
+    assert flatness(tone, 16000) < 0.01
+    assert flatness(np.zeros(800), 16000) == 0.0
+    quiet_then_loud = np.concatenate([0.1 * tone, tone])
+    np.testing.assert_array_equal(loudest_part(quiet_then_loud, 16000), tone)
+
+
+def test_a_run_reads_its_sound_at_the_rate_it_began_with(tmp_path):
+    for number in range(3):
+        write_wav(np.arange(900) - 450 + number, tmp_path / f"{number}.wav", 8000)
+    source = source_of(tmp_path)
+    dataset = load(source)
+    assert SOUND.schema_json(dataset) == {"rate": 8000}
+    assert SOUND.as_recorded(source, {"rate": 8000}).rate == 8000
+    # Records of before there was a rate in them are of runs that resampled to 16,000 Hz.
+    assert SOUND.as_recorded(source, None).rate == RATE_BEFORE == 16000
+    assert SOUND.as_recorded(dataclasses.replace(source, rate=4000), None).rate == 4000
+    named = source_of("timit-sample")
+    assert SOUND.as_recorded(named, None) == named
+    # A new file of another rate is brought to that of the run, and it is said.
+    write_wav(np.arange(900), tmp_path / "new.wav", 16000)
+    with pytest.warns(UserWarning, match=r"resampled from 16,000 to 8,000 Hz, the rate of the run"):
+        ((name, rows),) = SOUND.recordings(dataset, source, tmp_path / "new.wav")
+    assert (name, len(rows)) == ("new", 450)
+
+
+def test_arrays_are_saved_whatever_their_strides(tmp_path):
+    rows = np.asfortranarray(np.arange(24).reshape(2, 3, 4))
+    _saved.write(
+        tmp_path / "x", _saved.Kind("starts"), {"rows": rows, "one": np.float32(1)[...]}, {}
+    )
+    np.testing.assert_array_equal(
+        _saved.read(tmp_path / "x", _saved.Kind("starts"))[1]["rows"], rows
+    )
