@@ -5,7 +5,7 @@ narrow; here z_t is drawn, so that all that is not known of it is in the spread.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -32,6 +32,11 @@ from varfilter.observation import fill_first
 
 # Folded into the key of a step: its own draws, apart from those of the filter.
 PREDICTION = 0xF1
+# Beyond it nothing is left of what was learned.
+HOTTEST = 10.0
+
+# What stands for x_t, given its emission, in place of a draw.
+Observe = Callable[[AbstractDistribution], Float[Array, " *event"]]
 
 
 class ElementSurprises(eqx.Module):
@@ -281,10 +286,13 @@ def forecast(
     us: Any = None,
     num_samples: int = 256,
     levels: Sequence[float] = (0.05, 0.5, 0.95),
+    temperature: float = 1.0,
+    observe: Observe | None = None,
 ) -> Forecast:
     """Simulate `num_samples` futures of `horizon` steps from the filter's belief.
 
-    A model with known inputs needs those of the future: `us`, (horizon, inputs).
+    A model with known inputs needs those of the future: `us`, (horizon, inputs). `temperature` and
+    `observe` are those of `generate`.
     """
     require_fitting(filter, model)
     require_key(key)
@@ -292,20 +300,38 @@ def forecast(
     horizon = require_positive("horizon", horizon)
     num_samples = require_positive("num_samples", num_samples)
     us = require_inputs("us", us, model, (horizon,))
-    return _forecast(filter, model, belief, us, key, horizon, num_samples, require_levels(levels))
+    temperature = require_temperature(temperature)
+    return _forecast(
+        filter, model, belief, us, key,
+        horizon, num_samples, require_levels(levels), temperature, observe,
+    )  # fmt: skip
 
 
 def generate(
-    model: AbstractModel, num_steps: int, key: PRNGKeyArray, *, us: Any = None, x0: Any = None
+    model: AbstractModel,
+    num_steps: int,
+    key: PRNGKeyArray,
+    *,
+    us: Any = None,
+    x0: Any = None,
+    temperature: float = 1.0,
+    observe: Observe | None = None,
 ) -> tuple[Float[Array, "time *event"], Latent]:
-    """Simulate one sequence from the model itself: (xs, zs); `us` are its known inputs."""
+    """Simulate one sequence from the model itself: (xs, zs); `us` are its known inputs.
+
+    `temperature` scales the randomness of the prior of z_t and of the emission of x_t at each step
+    (`AbstractDistribution.tempered`): p^(1 / temperature), so that a Gaussian has `temperature`
+    times its variance, and the log-odds of a note are divided by it; 1 is the model as learned.
+    `observe` makes x_t of its emission in place of a draw, such as its mean; it is what the model
+    is told of, too, and z_t is drawn all the same.
+    """
     require_model(model)
     require_key(key)
     num_steps = require_positive("num_steps", num_steps)
     if x0 is not None:
         x0 = require_observations("x0", x0, model, has_time=False)
     us = require_inputs("us", us, model, (num_steps,))
-    return _generate(model, x0, us, key, num_steps)
+    return _generate(model, x0, us, key, num_steps, require_temperature(temperature), observe)
 
 
 def require_levels(levels: Any) -> tuple[float, ...]:
@@ -319,6 +345,17 @@ def require_levels(levels: Any) -> tuple[float, ...]:
             f"`levels` must be probabilities inside (0, 1), e.g. (0.05, 0.5, 0.95); got {levels}."
         )
     return tuple(values.tolist())
+
+
+def require_temperature(temperature: Any) -> float:
+    """Return a temperature, and refuse one that is not a number above 0, or absurd."""
+    is_number = isinstance(temperature, int | float | np.number)
+    if not is_number or isinstance(temperature, bool) or not 0.0 < temperature <= HOTTEST:
+        raise ValueError(
+            f"`temperature` must be a number above 0, at most {HOTTEST:g}; got {temperature!r}. 1"
+            " is the model as it was learned, 0.5 is surer of itself, 2 is wilder."
+        )
+    return float(temperature)
 
 
 def predictive_quantiles(
@@ -346,11 +383,15 @@ def _forecast(
     horizon: int,
     num_samples: int,
     levels: tuple[float, ...],
+    temperature: float,
+    observe: Observe | None,
 ) -> Forecast:
     def future(key: PRNGKeyArray) -> Any:
         key_draw, key_simulate = jax.random.split(key)
         state = filter.draw(model, belief.carry, key_draw)
-        return simulate(model, state, horizon, key_simulate, us)
+        return simulate(
+            model, state, horizon, key_simulate, us, temperature=temperature, observe=observe
+        )
 
     samples, means, _ = jax.vmap(future)(jax.random.split(key, num_samples))
     quantiles = predictive_quantiles(samples, levels)
@@ -364,9 +405,12 @@ def _generate(
     us: Float[Array, "time inputs"] | None,
     key: PRNGKeyArray,
     num_steps: int,
+    temperature: float,
+    observe: Observe | None,
 ) -> Any:
     first = jax.random.fold_in(jax.random.fold_in(key, 0), FIRST)
-    xs, _, zs = simulate(model, model.init(fill_first(model, x0, first)), num_steps, key, us)
+    state = model.init(fill_first(model, x0, first))
+    xs, _, zs = simulate(model, state, num_steps, key, us, temperature=temperature, observe=observe)
     return xs, zs
 
 
@@ -376,6 +420,9 @@ def simulate(
     num_steps: int,
     key: PRNGKeyArray,
     us: Float[Array, "time inputs"] | None = None,
+    *,
+    temperature: float = 1.0,
+    observe: Observe | None = None,
 ) -> Any:
     """Run the model freely, z ~ prior and x ~ emission: (xs, emission means, zs)."""
 
@@ -383,9 +430,13 @@ def simulate(
         t, u = t_and_u
         state = driven(model, state, u)
         key_z, key_x = jax.random.split(jax.random.fold_in(key, t))
-        z = distributions.sample(model.prior(state), key_z)
+        prior = distributions.tempered(model.prior(state), temperature)
+        z = distributions.sample(prior, key_z)
         emission = model.emission(state, z)
-        x = emission.sample(key_x)
+        if observe is None:
+            x = distributions.tempered(emission, temperature).sample(key_x)
+        else:
+            x = observe(emission)
         return model.advance(state, z, model.embed(x)), (x, emission.mean, z)
 
     return jax.lax.scan(step, state, (jnp.arange(num_steps), us))[1]

@@ -159,7 +159,9 @@ def test_it_is_filtered_forecast_and_sampled(run, folder, tmp_path):
     ahead = list(forecast_data(run, folder, 2, num_samples=4))
     assert len(ahead) == 12
     assert ahead[0]["prediction"].values.shape == (3,)
-    paths = write_samples(tmp_path / "new.xyz", run.template, sample_run(run, 5, 2))
+    paths = write_samples(
+        tmp_path / "new.xyz", run.template, [each.xs for each in sample_run(run, 5, 2)]
+    )
     assert [path.name for path in paths] == ["new-1.xyz", "new-2.xyz"]
     assert read_motion(paths[0]).shape == (5, 3)
     with pytest.raises(ValueError, match="motion cannot be read from lines"):

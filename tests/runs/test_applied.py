@@ -450,8 +450,8 @@ def test_sampled_tables_are_read_back(world, varfilter, tmp_path):
     assert header == "pump,when,is_on,warm"
     assert [row.split(",")[0] for row in rows] == ["1"] * 5 + ["2"] * 5
     assert [row.split(",")[1] for row in rows[:3]] == ["0.0", "0.5", "1.0"]
-    xs = sample_run(Run.load(world / "run"), 5, 2)
     run = Run.load(world / "run")
+    xs = np.stack([sample.xs for sample in sample_run(run, 5, 2)])
     values = [[float(cell) for cell in row.split(",")[2:]] for row in rows]
     np.testing.assert_allclose(
         np.reshape(values, (2, 5, 2)), run.template.scaling.restore(xs), rtol=1e-5

@@ -92,7 +92,7 @@ def test_forecasts_samples_scores_and_pictures(members):
     run, _ = members
     ahead = list(forecast_data(run, run.experiment.data.source, 3, num_samples=16))
     assert len(ahead) == 20 * 3
-    samples = sample_run(run, 4, 3)
+    samples = np.stack([sample.xs for sample in sample_run(run, 4, 3)])
     assert samples.shape == (3, 4, 2)
     assert np.isfinite(samples).all()
     found = score_run(run)

@@ -164,8 +164,8 @@ def test_made_up_rows_follow_their_inputs(folder):
     run = Run.load(folder)
     scaling = run.template.scaling
     high, low = (
-        scaling.restore(sample_run(run, 30, 2, inputs={"valve": np.full(30, valve)}))
-        for valve in (2.0, 0.0)
+        scaling.restore(np.stack([made.xs for made in sample_run(run, 30, 2, inputs=inputs)]))
+        for inputs in ({"valve": np.full(30, valve)} for valve in (2.0, 0.0))
     )
     # As in the forecasts above, far from the start.
     assert (high[:, -5:] - low[:, -5:]).mean() > 5.0

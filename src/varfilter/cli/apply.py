@@ -3,16 +3,17 @@
 import sys
 import warnings
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
-from varfilter._text import count, say, tell
+from varfilter._text import count, pasteable, say, tell
 from varfilter.cli.exits import in_options, naming, refusals
 from varfilter.cli.options import (
     Command,
+    Format,
     Input,
     Levels,
     Number,
@@ -58,9 +59,15 @@ class Filter(AppliedCommand):
     goes out before the next line is waited for, and its prediction was made before its line came.
     A bad line is reported and left out; that there were such, the exit code 2 at the end says.
 
+    With --out in a format of the medium (.mid, .wav, .gif) the predictions are written to be heard
+    or watched: the mean of each step before it was seen, and of music as many of the most probable
+    keys as are expected to sound. Values of more than 100 numbers, as the predictions of sound and
+    video are, have no place in the columns of .csv and .parquet, and are left out there.
+
     examples:
       varfilter filter runs/pumps new.csv --out filtered.csv
-      varfilter filter runs/srnn-jsb-avf song.mid --out song.jsonl
+      varfilter filter runs/srnn-jsb-avf song.mid --out song.jsonl --latents
+      varfilter filter runs/srnn-jsb-avf song.mid --out expected.mid
       tail -f readings.jsonl | varfilter filter runs/pumps - --levels 0.05 0.95
     """
 
@@ -69,7 +76,9 @@ class Filter(AppliedCommand):
     input: Input
     """The data to filter; - for JSON lines on standard input."""
     out: Out = None
-    """.jsonl, .csv, .parquet or .npz (JSON lines to standard output)."""
+    """.jsonl, .csv, .parquet, .npz, or a format of the medium (JSON lines to standard output)."""
+    format: Format = None
+    """The format, whatever the ending of FILE; to standard output jsonl or csv."""
     latents: bool = False
     """Add the mean and the spread of the latents to each row."""
     seed: Number = 0
@@ -98,23 +107,33 @@ class Filter(AppliedCommand):
         with refusals(SMALLER, self.flags) as refused:
             from varfilter.runs.alarms import with_alarms
             from varfilter.runs.applied import apply_run, filter_data
+            from varfilter.runs.expected import expected_steps
 
-            run = _opened(self.run, self.out)
+            run, target = _opened(self.run, self.out, self.format, needs_all=False)
             options = {
                 "seed": self.seed,
                 "num_particles": self.num_particles,
                 "spread": self.spread,
                 "num_samples": self.num_samples,
+            }
+            if target.is_recording:
+                _require_rows(self, "latents", "levels", "fill_gaps", "alarm_rate")
+                target.write_recordings(run, expected_steps(run, self.input, **options))
+                tell(
+                    "What was expected of each step before it was seen; the first is as it was"
+                    " given."
+                )
+                return refused.code
+            options |= {
                 "levels": self.levels,
                 "latents": self.latents,
                 "fill_gaps": self.fill_gaps,
             }
             if self.input == "-":
                 live = _live(self, with_alarms(run, apply_run(run, **options), self.alarm_rate))
-                _write(live.rows(sys.stdin.buffer), self.out)
+                target.write(live.rows(sys.stdin.buffer))
                 return _code_after(live)
-            rows = filter_data(run, self.input, alarm_rate=self.alarm_rate, **options)
-            _write(rows, self.out)
+            target.write(filter_data(run, self.input, alarm_rate=self.alarm_rate, **options))
         return refused.code
 
 
@@ -130,10 +149,15 @@ class Forecast(AppliedCommand):
     happens if they go on so: --inputs is a table that has them for the steps to come; without it,
     rows at the end of INPUT that hold nothing else are the steps to come.
 
+    With --out in a format of the medium (.mid, .wav, .gif) the mean over all futures is written,
+    to be heard or watched; `varfilter sample RUN --start INPUT` has futures as they may be, one
+    by one.
+
     examples:
       varfilter forecast runs/pumps new.csv --horizon 24
       varfilter forecast runs/pumps new.csv --horizon 24 --inputs plan.csv
       varfilter forecast runs/pumps new.csv --horizon 24 --out ahead.csv
+      varfilter forecast runs/srnn-jsb-avf song.mid --horizon 16 --out ahead.mid
     """
 
     run: RunFolder
@@ -155,7 +179,9 @@ class Forecast(AppliedCommand):
     num_samples: Number = 256
     """How many futures to draw."""
     out: Out = None
-    """.jsonl, .csv, .parquet or .npz (JSON lines to standard output)."""
+    """.jsonl, .csv, .parquet, .npz, or a format of the medium (JSON lines to standard output)."""
+    format: Format = None
+    """The format, whatever the ending of FILE; to standard output jsonl or csv."""
     seed: Number = 0
     """All randomness comes from this number."""
     longest_gap: Annotated[int | None, named("N")] = None
@@ -170,26 +196,36 @@ class Forecast(AppliedCommand):
             from varfilter._arguments import require_positive
             from varfilter.prediction import require_levels
             from varfilter.runs.applied import apply_run, forecast_data
+            from varfilter.runs.expected import expected_ahead
             from varfilter.runs.metrics import verdict
 
             require_positive("--horizon", self.horizon)
-            run = _opened(self.run, self.out)
+            run, target = _opened(self.run, self.out, self.format, needs_all=True)
             options = {
                 "seed": self.seed,
                 "num_particles": self.num_particles,
                 "spread": self.spread,
                 "num_samples": self.num_samples,
-                "levels": require_levels(self.levels),
             }
+            if target.is_recording:
+                _require_rows(self, "levels")
+                found = expected_ahead(run, self.input, self.horizon, inputs=self.inputs, **options)
+                target.write_recordings(run, found)
+                tell(
+                    f"The mean over {count(self.num_samples, 'future')}; for some as they may be,"
+                    f" one by one: {pasteable('varfilter', 'sample', str(self.run))} --start INPUT"
+                )
+                return refused.code
+            options["levels"] = require_levels(self.levels)
             if self.input == "-":
                 if (naive := verdict(run)) is not None:
                     warnings.warn(naive, stacklevel=2)
                 live = _live(self, apply_run(run, **options))
-                rows = live.forecast_rows(sys.stdin.buffer, self.horizon, self.inputs)
-                _write(rows, self.out)
+                target.write(live.forecast_rows(sys.stdin.buffer, self.horizon, self.inputs))
                 return _code_after(live)
-            rows = forecast_data(run, self.input, self.horizon, inputs=self.inputs, **options)
-            _write(rows, self.out)
+            target.write(
+                forecast_data(run, self.input, self.horizon, inputs=self.inputs, **options)
+            )
         return refused.code
 
 
@@ -197,11 +233,25 @@ class Forecast(AppliedCommand):
 class Sample(AppliedCommand):
     """Sequences that a trained model makes up: music to hear, videos to watch, tables to open.
 
+    A sequence begins with the first step of one that the run was trained on, drawn from some that
+    are kept in its folder; with --start, it goes on from a piece, a sentence, a clip or a table of
+    yours, which is filtered first, and where the model takes over is said.
+
+    At each step the latent is drawn from its prior and x_t from its emission. With --mean, x_t is
+    the mean of its emission in place of a draw, of which pixels would be snow; the latents are
+    drawn all the same. Of music, whose means are probabilities, as many of the most probable keys
+    sound as are expected to; of a column of levels, the most probable one. --temperature T takes
+    every distribution that is drawn from to the power of 1 / T: Gaussians have T times their
+    variance, the log-odds of notes and levels are divided by T. Below 1 a model is surer of itself,
+    above 1 it is wilder.
+
     Music is written as .mid, sound as .wav, videos as .gif, tables as .csv (or .jsonl, .parquet);
     .npz holds any. Several sequences are numbered files, or one table with a column `sequence`.
 
     examples:
       varfilter sample runs/srnn-jsb-avf --out tune.mid --num-steps 64
+      varfilter sample runs/srnn-jsb-avf --start song.mid --num-steps 64 --temperature 0.8
+      varfilter sample runs/clips --start clip.mp4 --mean --num-sequences 3 --out clip.gif
       varfilter sample runs/pumps --out pumps.csv --num-sequences 10
     """
 
@@ -210,60 +260,167 @@ class Sample(AppliedCommand):
     out: Out = None
     """The file to write (sample.mid, .wav, .gif or .csv, by the kind of the data)."""
     num_steps: Number = 100
-    """Steps of each sequence."""
+    """Steps of each sequence; with --start, steps that are made up after it."""
     num_sequences: Number = 1
-    """How many sequences."""
+    """How many sequences; with --start, how many continuations of each of its sequences."""
+    start: Annotated[str | None, named("INPUT")] = None
+    """Data to go on from, as `varfilter filter` takes them."""
+    only_new: bool = False
+    """With --start: write what the model made up alone, without what it went on from."""
+    mean: bool = False
+    """The mean of each emission in place of a draw of it."""
+    temperature: Annotated[float, tyro.conf.arg(metavar="T")] = 1.0
+    """How random: above 0, at most 10."""
     inputs: TableFile = None
     """A table of the known inputs of the steps, of a run that has any."""
+    num_particles: Particles = None
+    """With --start: trajectories of the filter (as of `varfilter filter`)."""
     seed: Number = 0
     """All randomness comes from this number."""
+
+    def flags(self) -> dict[str, str]:
+        """The options; what is read is what --start names."""
+        return super().flags() | dict.fromkeys(("source", "path", "folder", "INPUT"), "--start")
 
     def __call__(self) -> int:
         """Run; returns the exit code."""
         with refusals("Give a smaller --num-steps.", self.flags) as refused:
             from varfilter.media import write_samples
-            from varfilter.runs.applied import sample_run
             from varfilter.runs.run import Run
+            from varfilter.runs.sampling import sample_run
 
+            if self.only_new and self.start is None:
+                raise ValueError("`--only-new` is for what goes on from a file: give --start too.")
             run = Run.load(self.run)
             endings = run.medium.endings
             out = Path(f"sample{endings[0]}") if self.out is None else self.out
             require_place(out, endings)
-            xs = sample_run(
-                run, self.num_steps, self.num_sequences, inputs=self.inputs, seed=self.seed
-            )
-            say(*write_samples(out, run.template, xs))
+            samples = sample_run(
+                run, self.num_steps, self.num_sequences, start=self.start, mean=self.mean,
+                temperature=self.temperature, inputs=self.inputs, seed=self.seed,
+                num_particles=self.num_particles,
+            )  # fmt: skip
+            given = [each.num_given if self.only_new else 0 for each in samples]
+            sequences = [each.xs[n:] for each, n in zip(samples, given, strict=True)]
+            times = [
+                None if each.times is None else each.times[n:]
+                for each, n in zip(samples, given, strict=True)
+            ]
+            say(*write_samples(out, run.template, sequences, times))
+            for name in dict.fromkeys(each.name for each in samples if each.name is not None):
+                each = next(each for each in samples if each.name == name)
+                tell(_where_it_goes_on(run, each, only_new=self.only_new))
         return refused.code
 
 
-def _opened(folder: Path, out: Path | None) -> Any:
-    """Load the run in a folder, after refusing an `out` that cannot hold its rows."""
-    from varfilter.media.formats import require_ending
+def _where_it_goes_on(run: Any, sample: Any, *, only_new: bool) -> str:
+    """A sentence on where the model takes over."""
+    from varfilter.media.rows import times_from
+
+    num_given, num_new = sample.num_given, len(sample.made)
+    seconds = ""
+    if run.template.rate is not None:
+        moment = times_from(run.template, 0, 1, begin=num_given)[0]
+        seconds = f" ({moment:.3g} s)"
+    if only_new:
+        return (
+            f"{sample.name}: {count(num_new, 'step')} that would follow its {num_given:,}{seconds}."
+        )
+    return (
+        f"{sample.name}: the first {count(num_given, 'step')}{seconds} are as given, and the"
+        f" {num_new:,} after them made up."
+    )
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where rows are written to, and as what: the `ending` says the format.
+
+    Where `leaves_out`, values that have no place in it are not written.
+    """
+
+    out: Path | None
+    ending: str
+    is_recording: bool
+    leaves_out: bool
+
+    def write(self, rows: Iterable[Any]) -> None:
+        """Write rows to the file, and say so; or to standard output."""
+        from varfilter.media import write_rows
+        from varfilter.media.formats import without_wide
+
+        num_rows = 0
+
+        def counted() -> Iterator[Any]:
+            nonlocal num_rows
+            for row in rows:
+                num_rows += 1
+                yield row
+
+        kept = without_wide(counted()) if self.leaves_out else counted()
+        write_rows(kept, self.out, ending=self.ending)
+        if self.out is not None:
+            left_out = ""
+            if self.leaves_out:
+                left_out = (
+                    f"; the predictions, of too many numbers for the columns of {self.ending}, are"
+                    " left out"
+                )
+            tell(f"{count(num_rows, 'row')} written to {self.out}{left_out}")
+
+    def write_recordings(self, run: Any, samples: Iterable[Any]) -> None:
+        """Write what is expected as recordings, and say where they are."""
+        from varfilter.media import write_samples
+
+        assert self.out is not None
+        found = list(samples)
+        paths = write_samples(
+            self.out, run.template, [each.xs for each in found], [each.times for each in found]
+        )
+        say(*paths)
+
+
+def _opened(
+    folder: Path, out: Path | None, format: str | None, *, needs_all: bool
+) -> tuple[Any, Target]:
+    """Load the run in a folder, after refusing an `out` that cannot hold what it gives.
+
+    Where not all of a row is needed, formats that have no place for some of it hold the rest.
+    """
+    from varfilter.media.formats import ENDINGS, MOST_ELEMENTS, NARROW, require_ending
     from varfilter.runs.run import Run
 
     require_place(out)
+    ending = None if format is None else f".{format}"
+    if out is None and ending in (".parquet", ".npz"):
+        raise ValueError(f"`--format {format}` is for files: give --out FILE, too.")
     run = Run.load(folder)
-    if out is not None:
-        with naming(path="--out"):
-            require_ending(out, num_elements=run.medium.cell_size(run.template))
-    return run
+    own = [each for each in run.medium.endings if each not in ENDINGS]
+    if out is not None and ending is None and out.suffix.lower() in own:
+        return run, Target(out, out.suffix.lower(), is_recording=True, leaves_out=False)
+    size = run.medium.cell_size(run.template)
+    if out is None:
+        ending = ending or ".jsonl"
+    with naming(path="--out"):
+        ending = require_ending(
+            out or Path(f"rows{ending}"),
+            num_elements=size if needs_all else 1,
+            ending=ending,
+            others=own,
+        )
+    is_wide = size > MOST_ELEMENTS and ending in NARROW
+    return run, Target(out, ending, is_recording=False, leaves_out=is_wide)
 
 
-def _write(rows: Iterable[Any], out: Path | None) -> None:
-    """Write rows to a file, and say so; or to standard output."""
-    from varfilter.media import write_rows
-
-    num_rows = 0
-
-    def counted() -> Iterator[Any]:
-        nonlocal num_rows
-        for row in rows:
-            num_rows += 1
-            yield row
-
-    write_rows(counted(), out)
-    if out is not None:
-        tell(f"{count(num_rows, 'row')} written to {out}")
+def _require_rows(command: Filter | Forecast, *names: str) -> None:
+    """Refuse options that say what rows have, where recordings are written."""
+    usual = {field.name: field.default for field in fields(command)}
+    for name in names:
+        if getattr(command, name) != usual[name]:
+            raise ValueError(
+                f"`{name}` says what rows have, and `out` is a recording, which has none. Give an"
+                " `out` that ends in .jsonl, .csv, .parquet or .npz, or leave it out."
+            )
 
 
 def _live(command: Filter | Forecast, applied: Any) -> Any:

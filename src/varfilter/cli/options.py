@@ -103,6 +103,7 @@ Number = Annotated[int, tyro.conf.arg(metavar="N")]
 Particles = Annotated[int | None, named("N")]
 Horizon = Annotated[int | None, named("H")]
 Levels = Annotated[tuple[float, ...], tyro.conf.arg(metavar="P ...")]
+Format = Annotated[Literal["jsonl", "csv", "parquet", "npz"] | None, named("jsonl|csv|parquet|npz")]
 Split = Literal["train", "valid", "test"]
 
 

@@ -39,6 +39,8 @@ class Evaluate(Command):
 
     Below the free energy stands minus the particle bound (fivo), of the filter with many
     trajectories that `varfilter filter` applies; it is nearer to -log p(x), and takes longer.
+    Then come the measures of the medium, of the same filter, beside what takes no learning: of
+    music the frame accuracy, and notes a step.
     Of a table, that filter then stands beside the last value, that of a season before and a linear
     state-space model, column by column, one step and --horizon steps ahead.
 
@@ -91,6 +93,7 @@ class Evaluate(Command):
             from varfilter.cli.comparison import say_comparison
             from varfilter.runs.comparison import compare_run
             from varfilter.runs.folder import surroundings, write_whole
+            from varfilter.runs.measures import measure_run
             from varfilter.runs.run import Run
             from varfilter.runs.scores import name_of, score_particles, score_run
 
@@ -124,6 +127,10 @@ class Evaluate(Command):
                 scores["particle_bound"] = score_particles(
                     run, num_particles=num_particles, **options
                 )
+            scores["measures"] = measure_run(
+                run, split=self.split, seed=self.seed, num_particles=self.num_particles,
+                scores=scores,
+            )  # fmt: skip
             scores["comparison"] = compare_run(
                 run, split=self.split, horizon=self.horizon, seed=self.seed,
                 num_particles=self.num_particles,
@@ -133,6 +140,7 @@ class Evaluate(Command):
                 print(json.dumps(scores, indent=1))
             else:
                 _print_bound(scores)
+                _print_measures(scores["measures"])
                 if scores["comparison"] is not None:
                     say_comparison(scores["comparison"])
                 say(f"kept in {path}")
@@ -343,6 +351,13 @@ def _print_bound(scores: dict[str, Any]) -> None:
             f"{found['bound']} with {count(found['num_particles'], 'particle')}:"
             f" {_number(found['nats'])} nats per step ({by_step} with equal weight per step{also})"
         )
+
+
+def _print_measures(measures: list[dict[str, Any]]) -> None:
+    for each in measures:
+        others = "".join(f"; {name} {_number(value)}" for name, value in each["others"].items())
+        better = f", {each['is_better']} is better" if each["is_better"] else ""
+        say(f"{each['name']}: {_number(each['value'])}{others} ({each['what']}{better})")
 
 
 def _number(value: float | None) -> str:

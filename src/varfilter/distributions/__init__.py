@@ -14,6 +14,7 @@ from varfilter.distributions.base import (
     sample,
     sample_pair,
     stabilised,
+    tempered,
 )
 from varfilter.distributions.bernoulli import Bernoulli
 from varfilter.distributions.categorical import Categorical
@@ -59,4 +60,5 @@ __all__ = [
     "sample",
     "sample_pair",
     "stabilised",
+    "tempered",
 ]

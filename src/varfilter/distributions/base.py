@@ -4,6 +4,7 @@ Some draws are differentiable functions of the parameters, z = f(parameters, noi
 end of this file finds out.
 """
 
+import math
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -88,6 +89,17 @@ class AbstractDistribution(eqx.Module):
         A family whose spread is no parameter of its own, such as `Bernoulli`, stays as it is.
         """
         return self
+
+    def tempered(self, temperature: float) -> "AbstractDistribution":
+        """The distribution with its randomness scaled: p(x)^(1 / temperature), made to sum to 1.
+
+        1 leaves it as it is, less is surer of its mode, more is wilder. A Gaussian has
+        `temperature` times the variance; the log-odds of what is chosen (`Bernoulli`,
+        `Categorical`, zero or not, which component) are divided by it. Families that have no such
+        member of their own say what they do instead; one of somebody's own that says nothing is
+        `widened` by the root of it.
+        """
+        return self.widened(math.sqrt(temperature))
 
     def stabilised(self) -> "AbstractDistribution":
         """The same distribution with its parameters held in a numerically safe range."""
@@ -208,6 +220,13 @@ def error(tree: PyTree, value: PyTree) -> PyTree:
 def stabilised(tree: PyTree) -> PyTree:
     """Hold each distribution of `tree` in its numerically safe range."""
     return jax.tree.map(lambda d: d.stabilised(), tree, is_leaf=is_distribution)
+
+
+def tempered(tree: PyTree, temperature: float) -> PyTree:
+    """Scale the randomness of each distribution of `tree`; 1 leaves them as they are."""
+    if temperature == 1.0:
+        return tree
+    return jax.tree.map(lambda d: d.tempered(temperature), tree, is_leaf=is_distribution)
 
 
 def event_shape(tree: PyTree) -> PyTree:

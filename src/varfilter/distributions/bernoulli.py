@@ -41,6 +41,10 @@ class Bernoulli(AbstractDistribution):
         terms = fill(x, jnp.zeros_like(self.logits)) * self.logits - jax.nn.softplus(self.logits)
         return jnp.sum(jnp.where(observed(x), terms, 0.0))
 
+    def tempered(self, temperature: float) -> "Bernoulli":
+        """P(x = 1) = sigmoid(logits / temperature)."""
+        return Bernoulli(self.logits / temperature)
+
     def error(self, x: Float[Array, " *event"]) -> Float[Array, " *event"]:
         """The error (x - p) / (p (1 - p)), which stays finite for certain predictions.
 

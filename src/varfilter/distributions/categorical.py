@@ -52,6 +52,10 @@ class Categorical(AbstractDistribution):
         """Draw one of the levels that the observed elements leave."""
         return self._drawn(jnp.where(self._possible(x), self.logits, -jnp.inf), key)
 
+    def tempered(self, temperature: float) -> "Categorical":
+        """P of the k-th level = softmax(logits / temperature)_k."""
+        return Categorical(self.logits / temperature)
+
     def error(self, x: Float[Array, " *event"]) -> Float[Array, " *event"]:
         """The error (x - p) / (p (1 - p)) of each element, finite for certain predictions too."""
         p = jnp.clip(self.mean, CLOSEST, 1.0 - CLOSEST)

@@ -1,5 +1,6 @@
 """Gaussians that give the probability of a quantised value: speech samples and pixels."""
 
+import math
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -116,6 +117,11 @@ class DiscretizedNormal(AbstractDistribution):
             self.mean, self.log_var, self.width, _unless_none(lows), _unless_none(highs)
         )
 
+    def tempered(self, temperature: float) -> "DiscretizedNormal":
+        """The same with `temperature` times the variance of the Gaussian before it is quantised."""
+        log_var = self.log_var + math.log(temperature)
+        return DiscretizedNormal(self.mean, log_var, self.width, self.low, self.high)
+
     def log_prob(self, x: Float[Array, " *event"]) -> Float[Array, ""]:
         """Sum over observed elements of the log-probability of their bins."""
         return jnp.sum(jnp.where(observed(x), self.log_mass(fill(x, self.mean)), 0.0))
@@ -179,6 +185,11 @@ class PaperDiscretizedNormal(AbstractDistribution):
         """Draw from the Gaussian before it is quantised."""
         noise = jax.random.normal(key, self.shape, self.mean.dtype)
         return self.mean + jnp.exp(0.5 * self.log_var) * noise
+
+    def tempered(self, temperature: float) -> "PaperDiscretizedNormal":
+        """The same with `temperature` times the variance of the Gaussian before it is quantised."""
+        log_var = self.log_var + math.log(temperature)
+        return PaperDiscretizedNormal(self.mean, log_var, self.width)
 
     def log_prob(self, x: Float[Array, " *event"]) -> Float[Array, ""]:
         """Sum over observed elements of log(Phi(x + w) - Phi(x) + 1e-6)."""

@@ -68,6 +68,10 @@ class Exponentiated(AbstractDistribution):
         drawn = self.log.complete(logarithms(x, self._is_positive), key)
         return fill(x, exponentials(drawn, self._is_positive))
 
+    def tempered(self, temperature: float) -> "Exponentiated":
+        """Scale the randomness of y."""
+        return Exponentiated(self.log.tempered(temperature), self.positive)
+
     def stabilised(self) -> "Exponentiated":
         """Hold the distribution of y in its numerically safe range."""
         return Exponentiated(self.log.stabilised(), self.positive)

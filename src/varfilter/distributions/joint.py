@@ -84,6 +84,10 @@ class Joint(AbstractDistribution):
         ]
         return Joint(tuple(parts), self.places)
 
+    def tempered(self, temperature: float) -> "Joint":
+        """Scale the randomness of each part."""
+        return Joint(tuple(part.tempered(temperature) for part in self.parts), self.places)
+
     def stabilised(self) -> "Joint":
         """Hold each part in its numerically safe range."""
         return Joint(tuple(part.stabilised() for part in self.parts), self.places)

@@ -70,6 +70,12 @@ class NegativeBinomial(AbstractDistribution):
         width, low = self._grid
         return low + width * jax.random.poisson(key_count, rate).astype(low.dtype)
 
+    def tempered(self, temperature: float) -> "NegativeBinomial":
+        """The same mean, with `temperature` times the variance, or Poisson's if that is larger."""
+        beyond = temperature * (1.0 + jnp.exp(self.log_mean - self.log_size)) - 1.0
+        log_size = self.log_mean - jnp.log(jnp.maximum(beyond, 1.0 / FAR))
+        return NegativeBinomial(self.log_mean, log_size, self.width, self.low)
+
     def log_prob(self, x: Float[Array, " *event"]) -> Float[Array, ""]:
         """Sum over observed elements of log P(n); beyond a million it goes on by the logarithm."""
         width, low = self._grid

@@ -103,6 +103,11 @@ class Mixture(AbstractDistribution):
         index = jax.random.categorical(key_index, self.log_weights + each)
         return _component(self.components, index).complete(x, key_event)
 
+    def tempered(self, temperature: float) -> "Mixture":
+        """Scale the randomness of each component, and divide the log-weights by it."""
+        components = jax.vmap(lambda d: d.tempered(temperature))(self.components)
+        return Mixture(components, jax.nn.log_softmax(self.log_weights) / temperature)
+
     def log_prob(self, x: Array) -> Float[Array, ""]:
         """log sum_i w_i p_i(x), observed elements only."""
         each = jax.vmap(lambda d: d.log_prob(x))(self.components)

@@ -1,5 +1,6 @@
 """Zero, or a positive number: rain, sales, the flow of a tap."""
 
+import math
 from typing import ClassVar
 
 import equinox as eqx
@@ -62,6 +63,11 @@ class ZeroInflated(AbstractDistribution):
         log_value = self.log_mean + jnp.exp(0.5 * self.log_var) * noise
         value = jnp.exp(jnp.clip(log_value, -LARGEST_LOG, LARGEST_LOG))
         return jnp.where(is_positive, value, 0.0)
+
+    def tempered(self, temperature: float) -> "ZeroInflated":
+        """The log-odds of zero divided by it, and as many times the variance of the logarithm."""
+        log_var = self.log_var + math.log(temperature)
+        return ZeroInflated(self.logits / temperature, self.log_mean, log_var)
 
     def log_prob(self, x: Float[Array, " *event"]) -> Float[Array, ""]:
         """Sum over observed elements of log P(0), or of log P(x > 0) + log p(log x) - log x."""

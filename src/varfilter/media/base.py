@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 
 from varfilter._arguments import kind
@@ -20,6 +21,7 @@ from varfilter.data.arrays import read_array
 from varfilter.data.dataset import Dataset
 from varfilter.data.ragged import Ragged
 from varfilter.media.formats import Row, Vector, write_rows
+from varfilter.media.measures import Measure, Predictor
 from varfilter.media.reference import Reference, marginal_reference
 from varfilter.media.rows import Filtering, GivenRows, latent_row, restored, times_from
 
@@ -263,6 +265,16 @@ class AbstractMedium(ABC):
         """Score the naive predictor that a model must beat."""
         return marginal_reference(dataset, split)
 
+    def measures(
+        self, dataset: Dataset, split: str, predictor: Predictor, scores: dict[str, Any]
+    ) -> list[Measure]:
+        """What a run is judged by beside nats, on a split of its data: nothing, of any numbers.
+
+        `predictor` filters the split; `scores` are those of `evaluate`, in nats, which may be
+        empty.
+        """
+        return []
+
     def column_references(self, dataset: Dataset, kept: Path) -> Any:
         """What a model is held against column by column; None where there are no columns.
 
@@ -306,7 +318,25 @@ class AbstractMedium(ABC):
                 for part, values in parts.items()
             }
 
-    # Writing what a model makes up
+    # Writing what a model makes up or expects
+
+    def likely(self, dataset: Dataset, mean: Any) -> Any:
+        """The observation that stands for a mean (..., *event) of such, in the model's units.
+
+        The mean itself, of whatever is a number; of what is 0 or 1, the more probable, and of
+        several levels the most probable. `mean` may be traced.
+        """
+        if not isinstance(dataset.family, tuple):
+            return (mean > 0.5).astype(mean.dtype) if dataset.is_binary else mean
+        columns = [mean[..., i] for i in range(len(dataset.family))]
+        for i, family in enumerate(dataset.family):
+            if family.group is not None:
+                among = [j for j, other in enumerate(dataset.family) if other.group == family.group]
+                best = jnp.argmax(mean[..., np.array(among)], axis=-1)
+                columns[i] = (best == among.index(i)).astype(mean.dtype)
+            elif family.is_binary:
+                columns[i] = (mean[..., i] > 0.5).astype(mean.dtype)
+        return jnp.stack(columns, axis=-1)
 
     def write(self, path: Path, dataset: Dataset, xs: np.ndarray) -> None:
         """Write one recording in the medium's own format, which is not .npz."""
@@ -316,29 +346,36 @@ class AbstractMedium(ABC):
         )
 
     def write_samples(
-        self, path: Path, dataset: Dataset, sequences: Sequence[np.ndarray]
+        self,
+        path: Path,
+        dataset: Dataset,
+        sequences: Sequence[np.ndarray],
+        times: Sequence[np.ndarray | None],
     ) -> list[Path]:
         """Observations in the model's units as files; several sequences are numbered files.
 
-        An .npz file holds `time`, and the values in the user's units as `observation`. A file
-        that is there stays as it was until the new one is whole.
+        An .npz file holds `time`, and the values in the user's units as `observation`. `times` are
+        those of the steps; where they are None, they count from 0. A file that is there stays as it
+        was until the new one is whole.
         """
         paths = [path]
         if len(sequences) > 1:
             width = len(str(len(sequences)))
             numbers = range(1, len(sequences) + 1)
             paths = [path.with_name(f"{path.stem}-{i:0{width}}{path.suffix}") for i in numbers]
-        for each, xs in zip(paths, sequences, strict=True):
+        for each, xs, moments in zip(paths, sequences, times, strict=True):
             if each.suffix.lower() == ".npz":
-                self._write_arrays(each, dataset, xs)
+                self._write_arrays(each, dataset, xs, moments)
             else:
                 with replacing(each) as partial, naming(each):
                     self.write(partial, dataset, xs)
         return paths
 
-    def _write_arrays(self, path: Path, dataset: Dataset, xs: np.ndarray) -> None:
-        times, values = times_from(dataset, 0, len(xs)), restored(dataset, xs)
-        pairs = zip(times, values, strict=True)
+    def _write_arrays(
+        self, path: Path, dataset: Dataset, xs: np.ndarray, times: np.ndarray | None
+    ) -> None:
+        times = times_from(dataset, 0, len(xs)) if times is None else times
+        pairs = zip(times, restored(dataset, xs), strict=True)
         write_rows(({"time": t, "observation": Vector(np.asarray(v))} for t, v in pairs), path)
 
     # Drawing

@@ -1,7 +1,7 @@
 """The media that there are: which of them some data are, and one function that loads any."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import entry_points
@@ -205,10 +205,13 @@ def forecast_rows(
     return medium_of(dataset).forecast_rows(dataset, times, parts, sequence)
 
 
-def write_samples(path: Path | str, dataset: Dataset, sequences: Any) -> list[Path]:
+def write_samples(
+    path: Path | str, dataset: Dataset, sequences: Any, times: Sequence[Any] | None = None
+) -> list[Path]:
     """Sequences (steps, *event) in the model's units, as recordings like those of `dataset`.
 
-    The ending of `path` says the format: the medium's own, or .npz. Returns what was written.
+    The ending of `path` says the format: the medium's own, or .npz. `times` has those of the steps
+    of each sequence, or None where they count from the beginning. Returns what was written.
     """
     path, medium = Path(path), medium_of(dataset)
     if path.suffix.lower() not in medium.endings:
@@ -223,7 +226,8 @@ def write_samples(path: Path | str, dataset: Dataset, sequences: Any) -> list[Pa
                 f"`sequences` must each hold one observation or more, of the shape"
                 f" {dataset.observation_shape} of {dataset.name!r}; got {kind(xs)}."
             )
-    return medium.write_samples(path, dataset, arrays)
+    moments = [None] * len(arrays) if times is None else list(times)
+    return medium.write_samples(path, dataset, arrays, moments)
 
 
 def picture(dataset: Dataset, *, split: str = "train", seed: int = 0) -> Figure:

@@ -7,7 +7,7 @@ import json
 import math
 import sys
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +18,8 @@ from varfilter._files import written
 
 Row = dict[str, Any]
 ENDINGS = (".jsonl", ".csv", ".parquet", ".npz")
-# Of one value, in a format that has a column for each.
+# Formats that have a column for each number, and of how many numbers a value may be there.
+NARROW = (".csv", ".parquet")
 MOST_ELEMENTS = 100
 DATES: tuple[type, ...] = (np.datetime64, dt.date)
 
@@ -46,8 +47,11 @@ class Moment(dt.datetime):
         return made
 
 
-def write_rows(rows: Iterable[Row], path: Path | None) -> None:
-    """Rows with the same names to a file; or, without `path`, as JSON lines to standard output.
+def write_rows(rows: Iterable[Row], path: Path | None, *, ending: str | None = None) -> None:
+    """Rows with the same names to a file; or, without `path`, to standard output.
+
+    The format is that of the `ending` that is given, or of the path's; of standard output, JSON
+    lines or, if so asked, CSV.
 
     - .jsonl: an object a line; null for what is missing (None, NaN) or not finite.
     - .csv: a first line of names; what is missing is empty.
@@ -61,11 +65,12 @@ def write_rows(rows: Iterable[Row], path: Path | None) -> None:
     as it was until the new one is whole, and if that fails.
     """
     if path is None:
-        for row in rows:
-            sys.stdout.write(_json_line(row))
+        lines = _csv_lines(rows) if ending == ".csv" else map(_json_line, rows)
+        for line in lines:
+            sys.stdout.write(line)
             sys.stdout.flush()
         return
-    WRITERS[require_ending(path)](rows, Path(path))
+    WRITERS[require_ending(path, ending=ending)](rows, Path(path))
 
 
 def as_columns(rows: Iterable[Row]) -> dict[str, np.ndarray]:
@@ -87,23 +92,32 @@ def in_order(numbered: Iterable[tuple[int | None, Row]]) -> Iterator[Row]:
             following += 1
 
 
-def require_ending(path: Path, *, num_elements: int = 1) -> str:
-    """The ending of `path`, if it is one of a table that holds values of `num_elements` numbers.
+def require_ending(
+    path: Path, *, num_elements: int = 1, ending: str | None = None, others: Sequence[str] = ()
+) -> str:
+    """The ending of `path`, or the one that is given in its place, if it is one of a table.
 
-    Worth asking before the work that gives the rows.
+    It must have room for values of `num_elements` numbers. `others` are endings of the medium's
+    own, which an error names too. Worth asking before the work that gives the rows.
     """
-    ending = Path(path).suffix.lower()
+    ending = Path(path).suffix.lower() if ending is None else ending
     if ending not in ENDINGS:
-        raise ValueError(
-            f"`path` must end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}; got {str(path)!r}."
-        )
-    if num_elements > MOST_ELEMENTS and ending in (".csv", ".parquet"):
+        *most, last = (*others, *ENDINGS)
+        raise ValueError(f"`path` must end in {', '.join(most)} or {last}; got {str(path)!r}.")
+    if num_elements > MOST_ELEMENTS and ending in NARROW:
+        *most, last = (".jsonl", *others, ".npz")
         raise ValueError(
             f"`path` is {str(path)!r}, but a value of {num_elements} numbers has no place in the"
-            f" columns of {ending} (at most {MOST_ELEMENTS}). Give a file that ends in .jsonl or"
-            " .npz."
+            f" columns of {ending} (at most {MOST_ELEMENTS}). Give a file that ends in"
+            f" {', '.join(most)} or {last}."
         )
     return ending
+
+
+def without_wide(rows: Iterable[Row]) -> Iterator[Row]:
+    """The rows without values of more numbers than there is room for in columns."""
+    for row in rows:
+        yield {name: value for name, value in row.items() if not _is_wide(value)}
 
 
 def _write_json_lines(rows: Iterable[Row], path: Path) -> None:
@@ -114,16 +128,14 @@ def _write_json_lines(rows: Iterable[Row], path: Path) -> None:
 
 def _write_csv(rows: Iterable[Row], path: Path) -> None:
     with written(path) as write:
-        for number, row in enumerate(_alike(_spread(row, path) for row in rows)):
-            if number == 0:
-                write(_csv_line(row))
-            write(_csv_line(_endless(value) for value in row.values()))
+        for line in _csv_lines(rows):
+            write(line.encode())
 
 
 def _write_parquet(rows: Iterable[Row], path: Path) -> None:
     polars = require_library("polars", extra="tables")
     with written(path) as write:
-        columns = _gathered(_spread(row, path) for row in rows)
+        columns = _gathered(_spread(row, ".parquet") for row in rows)
         series = []
         for name, values in columns.items():
             array = _array(values)
@@ -162,10 +174,17 @@ def _json_line(row: Row) -> str:
     return line + "\n"
 
 
-def _csv_line(values: Iterable[Any]) -> bytes:
+def _csv_lines(rows: Iterable[Row]) -> Iterator[str]:
+    for number, row in enumerate(_alike(_spread(row, ".csv") for row in rows)):
+        if number == 0:
+            yield _csv_line(row)
+        yield _csv_line(_endless(value) for value in row.values())
+
+
+def _csv_line(values: Iterable[Any]) -> str:
     line = io.StringIO()
     csv.writer(line, lineterminator="\n").writerow(values)
-    return line.getvalue().encode()
+    return line.getvalue()
 
 
 def _plain(value: Any) -> Any:
@@ -191,7 +210,12 @@ def _nested(array: np.ndarray) -> list[Any]:
     return [_nested(part) for part in array]
 
 
-def _spread(row: Row, path: Path) -> Row:
+def _is_wide(value: Any) -> bool:
+    array = value.values if isinstance(value, Vector) else value
+    return isinstance(array, np.ndarray) and array.size > MOST_ELEMENTS
+
+
+def _spread(row: Row, ending: str) -> Row:
     """A column for each number of a vector."""
     spread: Row = {}
     for name, value in row.items():
@@ -199,7 +223,12 @@ def _spread(row: Row, path: Path) -> Row:
             spread[name] = value
             continue
         vector = value if isinstance(value, Vector) else Vector(value)
-        require_ending(path, num_elements=vector.values.size)
+        if _is_wide(vector):
+            raise ValueError(
+                f"`rows` have a value of {vector.values.size} numbers, {name!r}, which has no place"
+                f" in the columns of {ending} (at most {MOST_ELEMENTS}). Give a file that ends in"
+                " .jsonl or .npz."
+            )
         labels = vector.labels or tuple(map(str, range(vector.values.size)))
         for label, number in zip(labels, vector.values.ravel(), strict=True):
             spread[f"{name}_{label}"] = number

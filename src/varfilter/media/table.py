@@ -309,7 +309,11 @@ class TableMedium(AbstractMedium):
             yield row
 
     def write_samples(
-        self, path: Path, dataset: Dataset, sequences: Sequence[np.ndarray]
+        self,
+        path: Path,
+        dataset: Dataset,
+        sequences: Sequence[np.ndarray],
+        times: Sequence[np.ndarray | None],
     ) -> list[Path]:
         """Write one file: `time`, from 2000 or 0 on, and each column in the user's units.
 
@@ -319,8 +323,8 @@ class TableMedium(AbstractMedium):
         has_many = len(sequences) > 1
         rows = (
             row
-            for number, xs in enumerate(sequences, start=1)
-            for row in _sample_rows(dataset, xs, number if has_many else None)
+            for number, (xs, moments) in enumerate(zip(sequences, times, strict=True), start=1)
+            for row in _sample_rows(dataset, xs, moments, number if has_many else None)
         )
         write_rows(rows, path)
         return [path]
@@ -411,8 +415,10 @@ def _time_cells(dataset: Dataset, names: dict[str, str], time: Any) -> Row:
     return {names["time"]: clock.written(time)}
 
 
-def _sample_rows(dataset: Dataset, xs: np.ndarray, sequence: int | None) -> Iterator[Row]:
-    times = times_from(dataset, _first_time(dataset), len(xs))
+def _sample_rows(
+    dataset: Dataset, xs: np.ndarray, times: np.ndarray | None, sequence: int | None
+) -> Iterator[Row]:
+    times = times_from(dataset, _first_time(dataset), len(xs)) if times is None else times
     are_whole = [family.has_levels for _, family in dataset.column_families]
     cells, names = cells_of(dataset), _names(dataset, [])
     begin = {} if sequence is None else {names["sequence"]: sequence}

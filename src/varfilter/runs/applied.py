@@ -1,4 +1,4 @@
-"""A trained run at work: filter new recordings, forecast how they go on, make up others."""
+"""A trained run at work: filter new recordings, and forecast how they go on."""
 
 import functools
 import itertools
@@ -37,12 +37,11 @@ from varfilter.media import (
 from varfilter.media.formats import in_order
 from varfilter.media.rows import Filtering, filtering_of
 from varfilter.model import AbstractModel
-from varfilter.models import Ensemble, widened
+from varfilter.models import widened
 from varfilter.prediction import (
     Forecast,
     Predicted,
     forecast,
-    generate,
     no_steps,
     predict,
     require_levels,
@@ -172,6 +171,20 @@ class AppliedRun:
                 yield self.filtering(sequence, 0, 1, *_first_steps(found, 0))
             filtered, predicted = _first_steps(found, num_steps)
             yield self.filtering(sequence, begin, begin + num_steps, filtered, predicted)
+
+    def expected(self, sequence: NewSequence) -> np.ndarray:
+        """The mean of each step but the first, (steps - 1, *event), before it was seen.
+
+        In the model's units.
+        """
+        belief, means = self.started(sequence.xs[0]), [np.zeros_like(sequence.xs[:0])]
+        for _, num_steps, xs, us, mask in _chunks(self, sequence):
+            belief, _, predicted = _run_predictive(
+                self.filter, self.model, xs, self.key, us=us, mask=mask, belief=belief,
+                num_samples=self.num_samples,
+            )  # fmt: skip
+            means.append(np.asarray(predicted.mean)[:num_steps])
+        return np.concatenate(means)
 
     def last_belief(self, sequence: NewSequence) -> Belief:
         """The belief after the last step of a sequence."""
@@ -371,32 +384,6 @@ def forecast_data(
             yield from applied.forecast_rows(applied.last_belief(sequence), sequence.name, ahead)
 
     return rows()
-
-
-def sample_run(
-    run: Run, num_steps: int, num_sequences: int = 1, *, inputs: Any = None, seed: int = 0
-) -> np.ndarray:
-    """(sequences, steps, *event) in the model's units, from the model as learned, without x0.
-
-    `inputs` is a table of the input columns of the steps, of a run that has any.
-    """
-    require_positive("num_steps", num_steps)
-    require_positive("num_sequences", num_sequences)
-    applied = apply_run(run, seed=seed, spread=1.0)
-    # One after another: a video of many frames has no need to lie in memory many times.
-    keys = jax.random.split(applied.key, num_sequences)
-    plan = run.medium.plan(run.template, inputs)
-    known = run.medium.inputs_of_samples(run.template, num_steps, num_sequences, plan)
-    model = applied.model
-    # Of an ensemble, one member after the other.
-    models = itertools.cycle(
-        map(model.member, range(model.num_members)) if isinstance(model, Ensemble) else [model]
-    )
-    made = (
-        generate(model, num_steps, key, us=us)[0]
-        for model, key, us in zip(models, keys, known, strict=False)
-    )
-    return np.stack([np.asarray(xs) for xs in made])
 
 
 def _numbered(applied: AppliedRun, sequence: NewSequence) -> Iterator[tuple[int | None, Row]]:

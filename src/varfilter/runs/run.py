@@ -41,6 +41,7 @@ from varfilter.runs.folder import (
     writing,
 )
 from varfilter.runs.metrics import append_line, read_metrics, training_range, write_lines
+from varfilter.runs.starts import STARTS, keep_starts
 from varfilter.training.checkpoints import (
     Checkpoint,
     kept_checkpoints,
@@ -81,6 +82,7 @@ class Run:
     - `run.json`: the experiment, what is known of its data, versions, the revision.
     - `metrics.jsonl`: a line for each epoch that was validated.
     - `checkpoints/`: the last few, to go on from. `best.safetensors`: the best by validation.
+    - `starts.safetensors`: some first steps of training sequences, for those that it makes up.
     """
 
     def __init__(self, folder: Path, experiment: Experiment, record: dict[str, Any]):
@@ -123,6 +125,8 @@ class Run:
                     resumed = cls(folder, experiment, record)
                     if record != run.record:
                         resumed._write()
+                    if is_first_process() and not (folder / STARTS).exists():
+                        keep_starts(folder, dataset)
                     return resumed
             record = {
                 "version": VERSION,
@@ -134,6 +138,8 @@ class Run:
             }
             run = cls(folder, experiment, record)
             run._write()
+            if is_first_process():
+                keep_starts(folder, dataset)
         return run
 
     @contextmanager
