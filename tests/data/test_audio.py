@@ -237,7 +237,7 @@ def test_new_levels_have_the_window_of_16_bits_or_none(tmp_path):
         for number in range(3):
             samples = np.stack([coarse(900, 9 * number + i) for i in range(channels)], 1)
             soundfile.write(folder / f"{number}.wav", samples, rate, form)
-        dataset = audio_folder(folder)
+        dataset = audio_folder(folder, rate=16000)
         width = dataset.family.width
         return dataset.family.distribution, width and width * dataset.scaling.scale
 
@@ -252,6 +252,35 @@ def test_new_levels_have_the_window_of_16_bits_or_none(tmp_path):
         assert family("PCM_24", **case) == (Normal, None)
     for form in ("PCM_32", "FLOAT", "DOUBLE"):
         assert family(form) == (Normal, None)
+
+
+def test_the_rate_is_the_files_own(tmp_path):
+    for number in range(3):
+        write_wav(noise(900, number), tmp_path / f"{number}.wav", 11025)
+    dataset = audio_folder(tmp_path)
+    assert dataset.rate == 11025.0
+    (only,) = dataset.notes
+    assert only == "The rate is the files' own, 11,025 Hz. A step of 200 samples lasts 18.1 ms."
+    # As they are in the files, to the sample.
+    found = sorted(
+        np.asarray(part[i]).tobytes() for part in _parts(dataset) for i in range(len(part))
+    )
+    assert found == sorted(noise(900, number).tobytes() for number in range(3))
+    # Of several, that of most files; of as many each, the lower, which makes nothing up.
+    write_wav(noise(900, 3), tmp_path / "3.wav", 44100)
+    assert audio_folder(tmp_path).rate == 11025.0
+    for number in (4, 5):
+        write_wav(noise(900, number), tmp_path / f"{number}.wav", 44100)
+    mixed = audio_folder(tmp_path)
+    assert mixed.rate == 11025.0
+    assert mixed.notes[0].startswith(
+        "The files have several rates, 11,025 Hz (3 files) and 44,100 Hz (3 files); 11,025 Hz was"
+    )
+    assert mixed.notes[1:] == ("3 of 6 files were resampled from 44,100 to 11,025 Hz.",)
+
+
+def _parts(dataset):
+    return dataset.train, dataset.valid, dataset.test
 
 
 def test_copies_of_a_file_stay_together(tmp_path):
@@ -298,7 +327,7 @@ def test_stored_sound_is_mapped_and_equal(tmp_path, monkeypatch):
     assert first.sha256() == plain.sha256()
     # Another rate is another set; broken off, it leaves nothing.
     with pytest.raises(KeyboardInterrupt):
-        audio_folder(folder, rate=8000, cache=cache)
+        audio_folder(folder, rate=4000, cache=cache)
     assert list(cache.iterdir()) == [stored]
     # One finer file makes the others floats, from the first that is written on.
     reads.clear()

@@ -5,7 +5,13 @@ import numpy as np
 import pytest
 
 from varfilter.data import audio_folder, midi_folder, video_folder, write_midi
-from varfilter.data.recordings import FrameHeader, SoundHeader, frame_changes, sound_changes
+from varfilter.data.recordings import (
+    FrameHeader,
+    SoundHeader,
+    frame_changes,
+    own_rate,
+    sound_changes,
+)
 
 
 def test_sound_that_is_as_it_should_be_is_not_spoken_of():
@@ -13,16 +19,43 @@ def test_sound_that_is_as_it_should_be_is_not_spoken_of():
 
 
 @pytest.mark.parametrize(
-    ("rates", "said"),
+    ("rates", "said", "of_lower"),
     [
-        ([8000], "The file was resampled from 8,000 to 16,000 Hz."),
-        ([8000, 16000], "1 of 2 files was resampled from 8,000 to 16,000 Hz."),
-        ([8000, 44100, 44100], "All 3 files were resampled from 44,100 and 8,000 to 16,000 Hz."),
-        ([1, 2, 3, 4, 16000], "4 of 5 files were resampled from 1, 2 and 2 others to 16,000 Hz."),
+        ([44100], "The file was resampled from 44,100 to 16,000 Hz.", None),
+        (
+            [8000],
+            "The file was resampled from 8,000 to 16,000 Hz.",
+            "No file has anything above 4,000",
+        ),
+        ([8000, 16000], "1 of 2 files was resampled from 8,000 to 16,000 Hz.", "What had 8,000 Hz"),
+        (
+            [8000, 44100, 44100],
+            "All 3 files were resampled from 44,100 and 8,000 to 16,000 Hz.",
+            "What had 8,000 Hz",
+        ),
+        (
+            [1, 2, 3, 4, 16000],
+            "4 of 5 files were resampled from 1, 2 and 2 others to 16,000 Hz.",
+            "What had 1, 2 and 2 others Hz",
+        ),
     ],
 )
-def test_other_rates(rates, said):
-    assert sound_changes([SoundHeader(rate, 1) for rate in rates], 16000) == (said,)
+def test_other_rates(rates, said, of_lower):
+    first, *rest = sound_changes([SoundHeader(rate, 1) for rate in rates], 16000)
+    assert first == said
+    # A file cannot gain what it does not hold: that is said, since it flatters scores.
+    assert [text.startswith(of_lower or "-") for text in rest] == (
+        [] if of_lower is None else [True]
+    )
+
+
+@pytest.mark.parametrize(
+    ("rates", "taken"), [([8000], 8000), ([8, 16, 16], 16), ([16, 8], 8), ([8, 8, 16, 16], 8)]
+)
+def test_the_own_rate_is_that_of_most_files(rates, taken):
+    rate, said = own_rate([SoundHeader(rate, 1) for rate in rates])
+    assert rate == taken
+    assert ("several rates" in said) == (len(set(rates)) > 1)
 
 
 def test_frames():
@@ -35,6 +68,20 @@ def test_frames():
     assert "from 160x120 and 128x128 to 64x64 pixels; the aspect is not kept" in resized
     assert grey == "1 of 2 videos was made grey."
     assert len(frame_changes([wide, square], 64, color=True)) == 1
+    (cut,) = frame_changes([wide, wide], 64, color=True, crop=True)
+    assert cut == (
+        "All 2 videos were cut to the square in the middle, and resized from 160x120 to 64x64"
+        " pixels."
+    )
+
+
+def test_frame_rates():
+    fast, slow = FrameHeader(8, 8, False, 30.0), FrameHeader(8, 8, False, 10.0)
+    assert frame_changes([fast, fast], 8, color=False) == ()
+    (mixed,) = frame_changes([fast, slow], 8, color=False)
+    assert mixed.startswith("The videos have 30 and 10 frames a second, and every frame is a step")
+    (thinned,) = frame_changes([fast, slow], 8, color=False, frame_rate=10.0)
+    assert thinned == "1 of 2 videos was thinned from 30 to 10 frames a second."
 
 
 def test_a_folder_of_sound_says_so(tmp_path):
@@ -44,7 +91,10 @@ def test_a_folder_of_sound_says_so(tmp_path):
         path = tmp_path / f"{number}.wav"
         soundfile.write(path, noise[number, :, :channels], rate, subtype="PCM_16")
     assert audio_folder(tmp_path).notes == (
+        "The files have several rates, 16,000 Hz (2 files) and 8,000 Hz (1 file); 16,000 Hz was"
+        " taken. A step of 200 samples lasts 12.5 ms.",
         "1 of 3 files was resampled from 8,000 to 16,000 Hz.",
+        "What had 8,000 Hz has nothing above half of that, and is easier to predict.",
         "1 of 3 files was mixed: the channels were averaged to one.",
     )
 
@@ -81,6 +131,7 @@ def test_a_folder_of_images_says_so(tmp_path):
             pixels = np.full((20, 30, 3), 10 * number + frame, np.uint8)
             images.fromarray(pixels).save(folder / f"{frame}.png")
     assert video_folder(tmp_path, 8).notes == (
-        "All 3 videos were resized from 30x20 to 8x8 pixels; the aspect is not kept.",
+        "All 3 videos were resized from 30x20 to 8x8 pixels; the aspect is not kept (`crop`"
+        " keeps it).",
         "All 3 videos were made grey.",
     )

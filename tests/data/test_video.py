@@ -4,6 +4,7 @@ import io
 import os
 import shutil
 import weakref
+from functools import partial
 from itertools import chain
 
 import av
@@ -13,7 +14,14 @@ from PIL import Image
 
 from refusals import refuses
 from varfilter.data.dataset import SPLITS
-from varfilter.data.video import decode_video, read_video, resize, stretched, video_folder
+from varfilter.data.video import (
+    FrameForm,
+    decode_video,
+    read_video,
+    resize,
+    stretched,
+    video_folder,
+)
 from videos import noise, write_video
 
 
@@ -113,7 +121,7 @@ def test_resize_is_that_of_image_libraries(size):
 def test_decoding_from_memory_is_decoding_the_file(tmp_path):
     write_video(tmp_path / "x.avi", noise(6))
     data = io.BytesIO((tmp_path / "x.avi").read_bytes())
-    frames = decode_video(data, "memory", 16)
+    frames = decode_video(data, "memory", FrameForm(16))
     np.testing.assert_array_equal(frames.values, read_video(tmp_path / "x.avi", 16))
     assert frames.rate == 10.0
 
@@ -220,3 +228,45 @@ def test_the_cache_is_mapped_and_equal(tmp_path, monkeypatch):
     values = changed / "train" / "values.npy"
     values.write_bytes(values.read_bytes()[:150])
     refuses(lambda: video_folder(folder, 8, cache=cache), ValueError, "`cache`", str(changed))
+
+
+def test_a_crop_keeps_the_middle_and_the_aspect(tmp_path):
+    images = noise(3, 12, 20)
+    write_video(tmp_path / "x.avi", images)
+    found = read_video(tmp_path / "x.avi", 12, crop=True)
+    # As large as the square already: nothing is resized, and the middle is there to the bit.
+    np.testing.assert_array_equal(found[:, 0], images[:, :, 4:16])
+    squeezed = read_video(tmp_path / "x.avi", 12)
+    assert (squeezed != found).any()
+
+
+@pytest.mark.parametrize(("rate", "kept"), [(10, range(9)), (5, range(0, 9, 2)), (3, (0, 4, 7))])
+def test_a_frame_rate_leaves_frames_out(tmp_path, rate, kept):
+    images = noise(9)
+    write_video(tmp_path / "x.avi", images, rate=10)
+    found = decode_video(tmp_path / "x.avi", "x", FrameForm(8, frame_rate=rate))
+    np.testing.assert_array_equal(found.values, read_video(tmp_path / "x.avi", 8)[list(kept)])
+    assert found.rate == rate
+
+
+def test_frames_are_not_made_up(tmp_path):
+    write_video(tmp_path / "x.avi", noise(9), rate=10)
+    words = ["`frame_rate` is 25", "10 frames a second", "at most 10"]
+    refuses(lambda: read_video(tmp_path / "x.avi", 8, frame_rate=25), ValueError, *words)
+    for bad in (0, -1.0, float("nan")):
+        call = partial(read_video, tmp_path / "x.avi", 8, frame_rate=bad)
+        refuses(call, ValueError, "`frame_rate` must be positive")
+
+
+def test_a_folder_in_colour_cropped_and_thinned(tmp_path):
+    for number in range(3):
+        grey = noise(8, 12, 20, seed=number)
+        write_video(tmp_path / f"{number}.avi", np.stack([grey] * 3, -1), pixels="bgr0", rate=10)
+    found = video_folder(tmp_path, 12, color=True, crop=True, frame_rate=5)
+    assert found.observation_shape == (3, 12, 12)
+    assert found.rate == 5.0
+    assert [len(part[0]) for part in (found.train, found.valid, found.test)] == [4, 4, 4]
+    assert any("cut to the square in the middle" in note for note in found.notes)
+    assert any("thinned from 10 to 5 frames" in note for note in found.notes)
+    # Options that are as before find what was stored before.
+    assert FrameForm(12).options == [12, False, False]

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from varfilter.plots.figures import improvement, iterations, learning_curves, validation_curves
+from varfilter.plots.curves import improvement, iterations, learning_curves, validation_curves
 from varfilter.plots.style import NARROW, WIDE, png
 
 

@@ -35,6 +35,7 @@ from varfilter.cli.progress import (
     written_duration,
 )
 from varfilter.media import load
+from varfilter.runs.commands import keeping
 from varfilter.runs.folder import is_run
 from varfilter.runs.metrics import collapse, rise
 from varfilter.runs.plan import plan_run, reached_in, updates_made
@@ -44,8 +45,13 @@ from varfilter.runs.several import Events, seed_folder, seeds_in, train_runs
 from varfilter.runs.training import Resumed, Stopped, Updated, Validated, Validating
 
 
-def train_seeds(target: Target, options: TrainOptions, stopping: Stopping) -> int:
-    """Train one run for each seed, all in one program; returns the exit code."""
+def train_seeds(
+    target: Target, options: TrainOptions, stopping: Stopping, words: Sequence[str] = ()
+) -> int:
+    """Train one run for each seed, all in one program; returns the exit code.
+
+    `words` are kept as the command that was given.
+    """
     out = options.out
     assert out is not None
     seeds = _seeds(target, options, out)
@@ -58,7 +64,7 @@ def train_seeds(target: Target, options: TrainOptions, stopping: Stopping) -> in
         Run.begin(seed_folder(out, seed), replace(target.experiment, seed=seed), dataset)
         for seed in seeds
     ]
-    plan = None
+    plan, keep = None, keeping(words, options.max_updates, runs)
     if not options.quiet:
         reached = [reached_in(run.folder) for run in runs]
         first = runs[0].experiment
@@ -77,6 +83,7 @@ def train_seeds(target: Target, options: TrainOptions, stopping: Stopping) -> in
         # Closed before anything else: what was learned is saved.
         with _shown_by(runs, options, stopping, plan) as show, closing(events):
             for event in events:
+                keep()
                 show(event)
                 stopped |= {m: e for m, e in enumerate(event) if isinstance(e, Stopped)}
                 if stopping.is_asked and len(stopped) < len(runs):

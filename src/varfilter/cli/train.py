@@ -75,7 +75,8 @@ class Train(TrainOptions, Command):
                 return 0
             refused.options = lambda: experiment_flags(given, rest)
             experiment, chosen = overridden(target, rest, prog=f"{prog} {pasteable(word)}")
-            return _train(replace(target, experiment=experiment), chosen, stopping or Stopping())
+            target = replace(target, experiment=experiment)
+            return _train(target, chosen, stopping or Stopping(), (*prog.split(), *words))
         return refused.code
 
     def __call__(self) -> int:
@@ -83,13 +84,14 @@ class Train(TrainOptions, Command):
         return self.main("varfilter train", [self.what])
 
 
-def _train(target: Target, options: TrainOptions, stopping: Stopping) -> int:
+def _train(target: Target, options: TrainOptions, stopping: Stopping, words: Sequence[str]) -> int:
     from varfilter._arguments import require_library, require_positive
     from varfilter.cli.overview import overview
     from varfilter.cli.overview import say as say_overview
     from varfilter.cli.progress import shown_by
     from varfilter.devices import in_any_process, is_first_process
     from varfilter.media import load
+    from varfilter.runs.commands import keeping
     from varfilter.runs.comparison import compared_part
     from varfilter.runs.plan import plan_run, reached_in
     from varfilter.runs.run import Run
@@ -110,7 +112,7 @@ def _train(target: Target, options: TrainOptions, stopping: Stopping) -> int:
     if options.seeds is not None:
         from varfilter.cli.several import train_seeds
 
-        return train_seeds(target, options, stopping)
+        return train_seeds(target, options, stopping, words)
     stopping.is_alone = not options.distributed
     devices = _devices(experiment, together=options.distributed)
     if not is_first_process():
@@ -122,7 +124,7 @@ def _train(target: Target, options: TrainOptions, stopping: Stopping) -> int:
     if options.horizon is not None:
         compared_part(dataset, "valid", options.horizon)  # refused before anything is trained
     run = Run.begin(out, experiment, dataset)
-    plan = None
+    plan, keep = None, keeping(words, options.max_updates, [run])
     if not options.quiet:
         reached = [reached_in(run.folder)]
         plan = plan_run(experiment, dataset, max_updates=options.max_updates, reached=reached)
@@ -143,6 +145,7 @@ def _train(target: Target, options: TrainOptions, stopping: Stopping) -> int:
             closing(events),
         ):
             for event in events:
+                keep()  # not before: the folder may be another process's
                 # What stays on the screen is what is saved.
                 stopped = show(event)
                 # One process alone would leave the others waiting for its part of an update.

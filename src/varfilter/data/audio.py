@@ -12,9 +12,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from varfilter._arguments import require_all_positive, require_library, require_positive
+from varfilter._text import count
 from varfilter.data.dataset import SPLITS, Dataset, Family, Scaling
 from varfilter.data.limits import require_size
-from varfilter.data.recordings import Recording, SoundHeader, decoded, names_of, sound_changes
+from varfilter.data.recordings import (
+    Recording,
+    SoundHeader,
+    decoded,
+    names_of,
+    own_rate,
+    sound_changes,
+)
 from varfilter.data.splits import split_by_file
 from varfilter.distributions import DiscretizedNormal, Normal
 
@@ -131,7 +139,7 @@ def write_wav(samples: Any, path: Path | str, rate: float | int) -> None:
 def audio_folder(
     folder: Path | str,
     *,
-    rate: int = 16000,
+    rate: int | None = None,
     frame_size: int = 200,
     fractions: Sequence[float] = (0.8, 0.1, 0.1),
     seed: int = 0,
@@ -139,6 +147,10 @@ def audio_folder(
     cache: Path | str | None = None,
 ) -> Dataset:
     """Read every WAV, FLAC and SPHERE file in a folder and its subfolders, at one rate.
+
+    The rate is the files' own; where they have several, that of most files (of as many each, the
+    lower), and the others are resampled. Another `rate` resamples whatever differs from it.
+    `Dataset.notes` says what was done.
 
     An observation is `frame_size` samples. Files are dealt to the splits at random; with
     `group`, from a file's path to a name (`lambda path: path.parent.name` for a folder per
@@ -152,12 +164,18 @@ def audio_folder(
     channels make new levels: they are rounded to 16 bits, but if a file has more, or floats,
     there are no levels and the family is `Normal`.
     """
-    require_all_positive(rate=rate, frame_size=frame_size)
+    require_all_positive(frame_size=frame_size, **({} if rate is None else {"rate": rate}))
     folder = Path(folder)
     paths = sound_files(folder)
     split_of = split_by_file(folder, {path: (path,) for path in paths}, fractions, seed, group)
     # From the headers: what is written file by file must be of one kind from the first on.
     headers = [_header(path) for path in paths]
+    notes: list[str] = []
+    if rate is None:
+        rate, said = own_rate([header for _, header in headers])
+        milliseconds = f"{1000 * frame_size / rate:.3g} ms"
+        notes = [f"{said} A step of {count(frame_size, 'sample')} lasts {milliseconds}."]
+    notes += sound_changes([header for _, header in headers], rate)
     distance = _finest([_distance_at(subtype, header, rate) for subtype, header in headers])
     sounds: dict[str, list[Recording]] = {split: [] for split in SPLITS}
     for path in paths:
@@ -172,7 +190,7 @@ def audio_folder(
         frame_size=frame_size,
         distance=distance,
         cache=cache,
-        notes=sound_changes([header for _, header in headers], rate),
+        notes=tuple(notes),
     )
 
 
@@ -332,11 +350,11 @@ def _samples_of_sphere(path: Path) -> tuple[_Part, dict[str, Any]]:
         )
     rate = _whole_field("sample_rate", fields, path)
     channels = _whole_field("channel_count", {"channel_count": "1"} | fields, path)
-    count = _whole_field("sample_count", fields, path) * channels
+    announced = _whole_field("sample_count", fields, path) * channels
     got = (path.stat().st_size - begin) // int(num_bytes)
-    if got < count:
+    if got < announced:
         raise ValueError(
-            f"{path} is cut off: its SPHERE header announces {count} samples, {got} are there."
+            f"{path} is cut off: its SPHERE header announces {announced} samples, {got} are there."
             " Copy it again."
         )
     form = {
@@ -346,7 +364,7 @@ def _samples_of_sphere(path: Path) -> tuple[_Part, dict[str, Any]]:
         "samplerate": rate,
         "channels": channels,
     }
-    return _Part(path, begin, begin + count * int(num_bytes)), form
+    return _Part(path, begin, begin + announced * int(num_bytes)), form
 
 
 def _sphere_header(path: Path) -> tuple[int, dict[str, str]]:

@@ -78,11 +78,15 @@ class SoundHeader(NamedTuple):
 
 
 class FrameHeader(NamedTuple):
-    """The size of the frames of a video, and whether they are in colour; None is not known."""
+    """The size of the frames of a video, whether they are in colour, and how many a second has.
+
+    None is not known.
+    """
 
     width: int
     height: int
     is_coloured: bool | None
+    rate: float | None = None
 
 
 class Notes(NamedTuple):
@@ -95,6 +99,19 @@ class Notes(NamedTuple):
     has_pedal: bool
 
 
+def own_rate(headers: Sequence[SoundHeader]) -> tuple[int, str]:
+    """The rate that most files have, and a sentence on that; of as many each, it is the lower.
+
+    A lower rate leaves something out, which is said; a higher one would make something up.
+    """
+    rates = Counter(header.rate for header in headers)
+    rate = min(rates, key=lambda each: (-rates[each], each))
+    if len(rates) == 1:
+        return rate, f"The rate is the files' own, {rate:,} Hz."
+    listed = _listed(f"{each:,} Hz ({count(n, 'file')})" for each, n in rates.most_common())
+    return rate, f"The files have several rates, {listed}; {rate:,} Hz was taken."
+
+
 def sound_changes(headers: Sequence[SoundHeader], rate: int) -> tuple[str, ...]:
     """Resampled files, by their rates, and channels that were averaged."""
     found = []
@@ -102,23 +119,56 @@ def sound_changes(headers: Sequence[SoundHeader], rate: int) -> tuple[str, ...]:
     if others:
         rates = _listed(f"{other:,}" for other, _ in others.most_common())
         found.append(f"{_some(others.total(), headers)} resampled from {rates} to {rate:,} Hz.")
+    raised = sorted(other for other in others if other < rate)
+    if len(raised) and all(header.rate < rate for header in headers):
+        found.append(
+            f"No file has anything above {raised[-1] / 2:,.0f} Hz: at {rate:,} Hz its samples are"
+            " easier to predict than the sound is. Leave `rate` out for the files' own."
+        )
+    elif raised:
+        lower = _listed(f"{other:,}" for other in raised)
+        found.append(
+            f"What had {lower} Hz has nothing above half of that, and is easier to predict."
+        )
     mixed = [header.channels for header in headers if header.channels > 1]
     if mixed:
         found.append(f"{_some(len(mixed), headers)} mixed: the channels were averaged to one.")
     return tuple(found)
 
 
-def frame_changes(headers: Sequence[FrameHeader], size: int, *, color: bool) -> tuple[str, ...]:
-    """Frames that were squeezed to another size, and colours that were left out."""
+def frame_changes(
+    headers: Sequence[FrameHeader],
+    size: int,
+    *,
+    color: bool,
+    crop: bool = False,
+    frame_rate: float | int | None = None,
+) -> tuple[str, ...]:
+    """Frames that were cut or squeezed to another size, or left out, and colours left out."""
     found = []
     others = Counter((h.width, h.height) for h in headers if (h.width, h.height) != (size, size))
     if others:
         sizes = _listed(f"{width}x{height}" for (width, height), _ in others.most_common())
         is_square = all(width == height for width, height in others)
-        aspect = "" if is_square else "; the aspect is not kept"
+        aspect = "" if is_square else "; the aspect is not kept (`crop` keeps it)"
+        done = "resized"
+        if crop and not is_square:
+            done, aspect = "cut to the square in the middle, and resized", ""
         found.append(
-            f"{_some(others.total(), headers, 'videos')} resized from {sizes} to {size}x{size}"
+            f"{_some(others.total(), headers, 'videos')} {done} from {sizes} to {size}x{size}"
             f" pixels{aspect}."
+        )
+    rates = Counter(header.rate for header in headers if header.rate is not None)
+    thinned = {} if frame_rate is None else {r: n for r, n in rates.items() if r > frame_rate}
+    if thinned:
+        number = _some(sum(thinned.values()), headers, "videos")
+        listed = _listed(f"{rate:.4g}" for rate in thinned)
+        found.append(f"{number} thinned from {listed} to {frame_rate:.4g} frames a second.")
+    elif len(rates) > 1 and frame_rate is None:
+        listed = _listed(f"{rate:.4g}" for rate, _ in rates.most_common())
+        found.append(
+            f"The videos have {listed} frames a second, and every frame is a step: the same motion"
+            " is faster in some. `frame_rate` brings them to one."
         )
     coloured = sum(header.is_coloured is True for header in headers)
     if coloured and not color:

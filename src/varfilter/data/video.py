@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,35 +33,73 @@ class Frames(NamedTuple):
     rate: float | None
 
 
+class FrameForm(NamedTuple):
+    """What is made of the frames of every file: `size` pixels each way, grey or in colour (RGB).
+
+    - `crop` cuts out the largest square in the middle; else the aspect ratio is not kept.
+    - `frame_rate` leaves frames out until so many are left of a second; None keeps all.
+    - `stretch` first rescales each frame from its own lowest and highest value to 0 and 255,
+      which is what the paper's code did to KTH.
+    """
+
+    size: int = 64
+    color: bool = False
+    crop: bool = False
+    frame_rate: float | int | None = None
+    stretch: bool = False
+
+    @property
+    def num_channels(self) -> int:
+        """Numbers of a pixel."""
+        return 3 if self.color else 1
+
+    @property
+    def options(self) -> list[Any]:
+        """What a stored set is found by, beside its files; newer ones only where they are given."""
+        newer = [self.crop, self.frame_rate] if self.crop or self.frame_rate else []
+        return [self.size, self.color, self.stretch, *newer]
+
+    def checked(self) -> "FrameForm":
+        """Return it, and refuse sizes and rates that are not positive."""
+        require_positive("size", self.size)
+        rate = self.frame_rate
+        if rate is not None and not 0.0 < rate < math.inf:
+            raise ValueError(f"`frame_rate` must be positive, of frames a second; got {rate}.")
+        return self
+
+
 def read_video(
-    path: Path | str, size: int = 64, *, color: bool = False, stretch: bool = False
+    path: Path | str,
+    size: int = 64,
+    *,
+    color: bool = False,
+    crop: bool = False,
+    frame_rate: float | int | None = None,
+    stretch: bool = False,
 ) -> np.ndarray:
     """Read the frames of a video file: bytes (time, channels, size, size), grey or (`color`) RGB.
 
-    The aspect ratio is not kept. `stretch` first rescales each frame from its own lowest and
-    highest value to 0 and 255, which is what the paper's code did to KTH.
+    The other options are those of `FrameForm`.
     """
     path = Path(path)
-    require_positive("size", size)
+    form = FrameForm(size, color, crop, frame_rate, stretch).checked()
     if not path.is_file():
         raise FileNotFoundError(f"`path` must be a video file; there is none at {path}.")
-    return decode_video(path, str(path), size, color=color, stretch=stretch).values
+    return decode_video(path, str(path), form).values
 
 
-def read_videos(
-    path: Path | str, size: int = 64, *, color: bool = False
-) -> Iterator[tuple[str, np.ndarray]]:
+def read_videos(path: Path | str, form: FrameForm) -> Iterator[tuple[str, np.ndarray]]:
     """Iterate over (name, frames) of a video, a folder of images, or each video of a folder."""
     path = Path(path)
     if not path.is_dir():
-        yield path.stem, read_video(path, size, color=color)
+        yield path.stem, read_video(path, **form._asdict())
         return
     places = _places(path)
     if not places:
         raise _no_videos(path)
     for place, files in places.items():
         name = place.relative_to(path).as_posix() if place != path else path.name
-        yield name, _whole(place, files, size, color)[0].values
+        yield name, _whole(place, files, form)[0].values
 
 
 def video_folder(
@@ -68,6 +107,8 @@ def video_folder(
     size: int = 64,
     *,
     color: bool = False,
+    crop: bool = False,
+    frame_rate: float | int | None = None,
     fractions: Sequence[float] = (0.8, 0.1, 0.1),
     seed: int = 0,
     group: Callable[[Path], Hashable] | None = None,
@@ -77,14 +118,17 @@ def video_folder(
 
     A video is one file (avi, mp4, mov, mkv, webm, mpg, m4v, gif), or a folder of images
     (png, jpg) that are its frames in the natural order of their names (2 before 10); images
-    beside videos are not frames. `group` says from the path of a video which videos belong
-    together (a person, a day), so that no group is in two splits; nor are exact copies of a
-    video. `cache` is a folder in which the decoded videos are stored one by one: the set need
-    not fit in memory. The next time they are mapped from there, if neither the files nor the
-    options have changed.
+    beside videos are not frames. They are grey unless in `color`; squeezed to a square unless
+    `crop` cuts out that in the middle; and every frame is a step unless `frame_rate` leaves
+    frames out (of images, it says how many a second has).
+
+    `group` says from the path of a video which videos belong together (a person, a day), so that
+    no group is in two splits; nor are exact copies of a video. `cache` is a folder in which the
+    decoded videos are stored one by one: the set need not fit in memory. The next time they are
+    mapped from there, if neither the files nor the options have changed.
     """
     folder = existing_folder(folder)
-    require_positive("size", size)
+    form = FrameForm(size, color, crop, frame_rate).checked()
     places = _places(folder)
     if not places:
         raise _no_videos(folder)
@@ -92,25 +136,23 @@ def video_folder(
     videos: dict[str, list[Recording]] = {split: [] for split in SPLITS}
     for place, files in places.items():
         name = place.relative_to(folder).as_posix() if place != folder else folder.name
-        read = partial(_whole, place, files, size, color)
+        read = partial(_whole, place, files, form)
         videos[split_of[place]].append(Recording(files, (name,), read))
     headers = [found for files in places.values() if (found := _header(files[0])) is not None]
-    found = video_dataset(folder.name, videos, size, color=color, cache=cache)
-    return replace(found, notes=frame_changes(headers, size, color=color))
+    notes = frame_changes(headers, size, color=color, crop=crop, frame_rate=frame_rate)
+    return replace(video_dataset(folder.name, videos, form, cache=cache), notes=notes)
 
 
 def video_dataset(
     name: str,
     videos: Mapping[str, Sequence[Recording]],
-    size: int,
+    form: FrameForm,
     *,
-    color: bool = False,
-    stretch: bool = False,
     cache: Path | str | None = None,
 ) -> Dataset:
     """Make a data set of the clips of videos by split, decoded now or mapped from `cache`."""
-    row = np.zeros((1, 3 if color else 1, size, size), np.uint8)
-    parts, rate = decoded(name, videos, row, options=[size, color, stretch], cache=cache)
+    row = np.zeros((1, form.num_channels, form.size, form.size), np.uint8)
+    parts, rate = decoded(name, videos, row, options=form.options, cache=cache)
     return Dataset(
         name,
         train=parts["train"],
@@ -124,15 +166,14 @@ def video_dataset(
     )
 
 
-def decode_video(
-    source: Path | io.BytesIO, name: str, size: int, *, color: bool = False, stretch: bool = False
-) -> Frames:
+def decode_video(source: Path | io.BytesIO, name: str, form: FrameForm) -> Frames:
     """Decode the frames of a video file; `name` is what an error calls it."""
     av = require_library("av", extra="video")
     # One converter for all frames: making one costs more than converting a small frame.
     converter = av.video.reformatter.VideoReformatter()
     images = []
-    num_bytes = (3 if color else 1) * size**2
+    num_bytes = form.num_channels * form.size**2
+    num_decoded = 0
     try:
         with av.open(
             str(source) if isinstance(source, Path) else source,
@@ -146,19 +187,25 @@ def decode_video(
                 raise ValueError(f"{name} cannot be decoded: nobody here knows how it is coded.")
             stream.thread_type = "AUTO"
             _require_pixels(name, stream.width or 0, stream.height or 0)
-            for frame in container.decode(stream):
+            rate = stream.average_rate
+            share = _share_kept(name, rate, form.frame_rate)
+            for number, frame in enumerate(container.decode(stream)):
+                num_decoded = number + 1
+                # The first frame of each new period stays.
+                if number and math.floor(number * share) == math.floor((number - 1) * share):
+                    continue
                 # The frames of some formats differ in size, whatever the file announces.
                 _require_pixels(name, frame.width, frame.height)
                 # Twice, since they are joined in the end.
                 require_size(
                     f"{name} has {len(images)} frames or more", 2 * len(images) * num_bytes
                 )
-                image = converter.reformat(frame, format="rgb24" if color else "gray").to_ndarray()
+                kind = "rgb24" if form.color else "gray"
+                image = converter.reformat(frame, format=kind).to_ndarray()
                 # Phones record sideways and note the turn, counted against the clock.
                 turn = frame.rotation if math.isfinite(frame.rotation) else 0
                 image = np.rot90(image, round(turn / 90))
-                images.append(_prepared(image, size, stretch))
-            rate = float(stream.average_rate) if stream.average_rate else None
+                images.append(_prepared(image, form))
             announced = stream.frames if container.format.name == "avi" else 0
     except av.error.FFmpegError as error:
         raise ValueError(
@@ -167,21 +214,24 @@ def decode_video(
     if not images:
         raise ValueError(f"{name} holds no video: not one frame could be decoded.")
     # Other formats fail on a part of a file, or do not say how many frames there should be.
-    if len(images) < 0.9 * announced:
+    if num_decoded < 0.9 * announced:
         raise ValueError(
-            f"{name} breaks off: {len(images)} frames of {announced} could be decoded."
+            f"{name} breaks off: {num_decoded} frames of {announced} could be decoded."
             " Copy it again."
         )
-    return Frames(np.stack(images), rate)
+    return Frames(np.stack(images), float(rate * share) if rate else None)
 
 
-def decode_images(
-    files: Sequence[Path], size: int, *, color: bool = False, stretch: bool = False
-) -> Frames:
-    """Read image files, in the order given, as the frames of a video."""
-    num_bytes = (3 if color else 1) * size**2 * len(files)
+def decode_images(files: Sequence[Path], form: FrameForm) -> Frames:
+    """Read image files, in the order given, as the frames of a video.
+
+    They have no rate of their own: that of `form` is taken to be theirs.
+    """
+    size = form.size
+    num_bytes = form.num_channels * size**2 * len(files)
     require_size(f"{len(files)} images of {size} x {size} pixels were asked for", 2 * num_bytes)
-    return Frames(np.stack([_prepared(_image(file, color), size, stretch) for file in files]), None)
+    images = [_prepared(_image(file, form.color), form) for file in files]
+    return Frames(np.stack(images), None if form.frame_rate is None else float(form.frame_rate))
 
 
 def stretched(image: np.ndarray) -> np.ndarray:
@@ -214,10 +264,38 @@ def existing_folder(folder: Path | str) -> Path:
     return folder
 
 
-def _prepared(image: np.ndarray, size: int, stretch: bool) -> np.ndarray:
+def middle_square(image: np.ndarray) -> np.ndarray:
+    """The largest square in the middle of a frame (height, width, ...)."""
+    height, width = image.shape[:2]
+    side = min(height, width)
+    top, left = (height - side) // 2, (width - side) // 2
+    return image[top : top + side, left : left + side]
+
+
+def _prepared(image: np.ndarray, form: FrameForm) -> np.ndarray:
     """A frame (height, width) or (height, width, 3) as (channels, size, size)."""
+    image = middle_square(image) if form.crop else image
     channels = image[None] if image.ndim == 2 else np.moveaxis(image, -1, 0)
-    return resize(stretched(channels) if stretch else channels, size)
+    return resize(stretched(channels) if form.stretch else channels, form.size)
+
+
+def _share_kept(name: str, rate: Fraction | None, wanted: float | int | None) -> Fraction:
+    """The part of the frames of a video that is kept, so that so many are left of a second."""
+    if wanted is None:
+        return Fraction(1)
+    if not rate:
+        raise ValueError(
+            f"{name} does not say how many frames a second has, so that `frame_rate` {wanted:g}"
+            " means nothing there. Leave it out, or convert the video."
+        )
+    share = Fraction(wanted).limit_denominator(1000) / rate
+    # Of 29.97 frames a second, 30 are all.
+    if share > Fraction(101, 100):
+        raise ValueError(
+            f"`frame_rate` is {wanted:g}, but {name} has {float(rate):.4g} frames a second, and"
+            f" none are made up. Give at most {float(rate):.4g}."
+        )
+    return min(share, Fraction(1))
 
 
 @functools.lru_cache(maxsize=64)
@@ -294,10 +372,10 @@ def _natural(path: Path) -> tuple[list[str | int], str]:
     return [int(part) if part.isdecimal() else part for part in parts], path.as_posix()
 
 
-def _whole(place: Path, files: tuple[Path, ...], size: int, color: bool) -> list[Frames]:
+def _whole(place: Path, files: tuple[Path, ...], form: FrameForm) -> list[Frames]:
     if place.is_dir():
-        return [decode_images(files, size, color=color)]
-    return [decode_video(place, str(place), size, color=color)]
+        return [decode_images(files, form)]
+    return [decode_video(place, str(place), form)]
 
 
 def _header(file: Path) -> FrameHeader | None:
@@ -313,7 +391,8 @@ def _header(file: Path) -> FrameHeader | None:
         with require_library("av", extra="video").open(str(file)) as container:
             stream = container.streams.video[0]
             is_coloured = None if stream.pix_fmt is None else not stream.pix_fmt.startswith("gray")
-            return FrameHeader(stream.width, stream.height, is_coloured)
+            rate = float(stream.average_rate) if stream.average_rate else None
+            return FrameHeader(stream.width, stream.height, is_coloured, rate)
     except Exception:
         return None
 

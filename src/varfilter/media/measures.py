@@ -13,6 +13,8 @@ class Measure(NamedTuple):
     - `what` says how it is computed, in words without a point.
     - `others` are the same number of other predictors, or of the data, by what they are.
     - `is_better` is "higher" or "lower"; None: the nearer to the data's.
+    - `by_step` are curves of it 1, 2, ... steps ahead, by the name of the predictor, where there
+      are any; `errors` are standard errors of such, over sequences.
     """
 
     name: str
@@ -20,10 +22,13 @@ class Measure(NamedTuple):
     what: str
     others: Mapping[str, float] = MappingProxyType({})
     is_better: str | None = None
+    by_step: Mapping[str, list[float]] = MappingProxyType({})
+    errors: Mapping[str, list[float]] = MappingProxyType({})
 
     def as_json(self) -> dict[str, Any]:
         """The measure as plain JSON."""
-        return self._asdict() | {"others": dict(self.others)}
+        plain = {name: dict(getattr(self, name)) for name in ("others", "by_step", "errors")}
+        return self._asdict() | plain
 
 
 class OneStep(NamedTuple):
@@ -53,8 +58,14 @@ class Futures(NamedTuple):
 class Predictor(Protocol):
     """A trained run on a held-out split, which a medium may ask for what it is judged by.
 
-    It filters with as many trajectories as the run has on new data.
+    It filters with as many trajectories as the run has on new data. Where the best of several
+    futures counts, `num_futures` are drawn of each sequence; 0: that is left out.
     """
+
+    @property
+    def num_futures(self) -> int:
+        """How many futures to draw of each sequence."""
+        ...
 
     def one_step(self) -> Iterator[OneStep]:
         """What was expected of each step before it was seen, of each sequence of two or more."""

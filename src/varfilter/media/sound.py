@@ -1,8 +1,9 @@
 """Sound: samples of one channel at one rate, some hundred of them a step."""
 
+import math
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from varfilter._text import count
 from varfilter.data.dataset import Dataset
+from varfilter.data.sets.registry import CATALOGUE
 from varfilter.media.base import (
     AbstractMedium,
     Figure,
@@ -18,12 +20,15 @@ from varfilter.media.base import (
     Source,
     files_in,
 )
+from varfilter.media.measures import Measure, Predictor
 from varfilter.media.reference import Reference, marginal_reference
 from varfilter.media.rows import restored
 
 # Half a second of speech at the steps of the paper.
 NUM_DRAWN_STEPS = 40
 DECIBELS, SILENCE = 70.0, -120.0
+# Runs that have no rate on record brought every file to this one.
+RATE_BEFORE = 16000
 
 
 @dataclass(frozen=True)
@@ -33,7 +38,7 @@ class SoundSource(Source):
     medium: ClassVar[str] = "sound"
 
     rate: int | None = None
-    """Samples in a second (16000)."""
+    """Samples in a second (the files' own; where they have several, that of most files)."""
     frame_size: int | None = None
     """Samples in a step (200)."""
 
@@ -67,15 +72,33 @@ class SoundMedium(AbstractMedium):
 
         return audio_folder
 
+    def schema_json(self, dataset: Dataset) -> Any:
+        """The rate that the files had, or were brought to."""
+        return {"rate": None if dataset.rate is None else round(dataset.rate)}
+
+    def schema(self, known: Any) -> Any:
+        """The rate, as it is on record."""
+        return known
+
+    def as_recorded(self, source: Source, schema: Any) -> Source:
+        """The source with the rate that a run began with; without a record of it, 16,000 Hz."""
+        assert isinstance(source, SoundSource)
+        if source.rate is not None or source.source in CATALOGUE:
+            return source
+        return replace(source, rate=(schema or {}).get("rate", RATE_BEFORE))
+
     def recordings(
         self, dataset: Dataset, source: Source, path: Path
     ) -> Iterator[tuple[str, np.ndarray]]:
-        """Sound files at the rate of the run's data."""
+        """Sound files at the rate of the run's data; a warning says which were resampled."""
         from varfilter.data.audio import read_audio, resampled
 
         rate, stored = round(dataset.rate or 1), dataset.train.values.dtype
         for name, file in files_in(path, self):
             sound = read_audio(file)
+            if sound.rate != rate:
+                rates = f"from {sound.rate:,} to {rate:,} Hz"
+                warnings.warn(f"{name} was resampled {rates}, the rate of the run.", stacklevel=2)
             samples = resampled(sound.samples, sound.rate, rate, str(file))
             # Of what is kept as whole levels, new recordings are too.
             is_finer = stored.kind in "iu" and samples.dtype.kind == "f"
@@ -86,6 +109,32 @@ class SoundMedium(AbstractMedium):
         return marginal_reference(dataset, split)._replace(
             what="each sample by the mean and the spread of training"
         )
+
+    def measures(
+        self, dataset: Dataset, split: str, predictor: Predictor, scores: dict[str, Any]
+    ) -> list[Measure]:
+        """Bits a sample beside linear prediction; of files without levels, nats of densities."""
+        from varfilter.media.linear_prediction import linear_prediction_reference
+
+        if not scores:
+            return []
+        linear = linear_prediction_reference(dataset, split)
+        naive = scores.get("reference") or self.reference(dataset, split)._asdict()
+        has_levels = dataset.families[0].has_levels
+        per_sample = dataset.num_elements * (math.log(2.0) if has_levels else 1.0)
+        what = "minus the bound by sample, of levels of the files"
+        return [
+            Measure(
+                "bits a sample" if has_levels else "nats a sample",
+                scores["nats"] / per_sample,
+                what if has_levels else "minus the bound by sample, of densities when scaled",
+                {
+                    f"linear prediction ({linear.what})": linear.nats / per_sample,
+                    "independent samples": naive["nats"] / per_sample,
+                },
+                "lower",
+            )
+        ]
 
     def write(self, path: Path, dataset: Dataset, xs: np.ndarray) -> None:
         """A WAV file of 16 bits; a warning counts the samples that had to be clipped."""

@@ -102,7 +102,7 @@ def reliability(probabilities: np.ndarray, ones: np.ndarray) -> dict[str, list[f
 
     Bins in which there is nothing are left out; `counts` says how many values the others hold.
     """
-    bins = np.minimum((probabilities * NUM_BINS).astype(int), NUM_BINS - 1)
+    bins = _bins(probabilities)
     counts = np.bincount(bins, minlength=NUM_BINS)
     filled = counts > 0
     predicted = np.bincount(bins, probabilities, NUM_BINS)[filled] / counts[filled]
@@ -114,33 +114,73 @@ def reliability(probabilities: np.ndarray, ones: np.ndarray) -> dict[str, list[f
     }
 
 
+def _bins(probabilities: np.ndarray) -> np.ndarray:
+    return np.minimum((probabilities * NUM_BINS).astype(int), NUM_BINS - 1)
+
+
+def share_error(is_inside: np.ndarray, owners: np.ndarray) -> float:
+    """The standard error of a share of values that belong to several sequences.
+
+    The values of a sequence are alike, so that what counts are the sequences: of a ratio of sums
+    over them, sqrt(G / (G - 1) sum_i (s_i - r n_i)^2) / n for G sequences of n_i values, s_i of
+    them inside. Of one sequence it is that of independent values, which is the least it can be.
+    """
+    numbers = np.bincount(owners).astype(np.float64)
+    inside = np.bincount(owners, is_inside)[numbers > 0]
+    numbers = numbers[numbers > 0]
+    share, total = inside.sum() / numbers.sum(), numbers.sum()
+    if len(numbers) == 1:
+        return float(np.sqrt(share * (1 - share) / total))
+    correction = len(numbers) / (len(numbers) - 1)
+    return float(np.sqrt(correction * np.sum((inside - share * numbers) ** 2)) / total)
+
+
 def _calibration_of(
-    column: str | None, ranks: np.ndarray, means: np.ndarray, xs: np.ndarray, *, is_binary: bool
+    column: str | None,
+    ranks: np.ndarray,
+    means: np.ndarray,
+    xs: np.ndarray,
+    owners: np.ndarray,
+    *,
+    is_binary: bool,
 ) -> dict[str, Any]:
     seen = ~np.isnan(xs)
+    owners = owners[seen]
     head = {"column": column, "num_values": int(seen.sum())}
     if is_binary:
         found = reliability(means[seen].astype(np.float64), xs[seen].astype(np.float64))
+        bins = _bins(means[seen].astype(np.float64))
+        errors = [
+            share_error(xs[seen][bins == each] > 0.5, owners[bins == each])
+            for each in np.unique(bins)
+        ]
+        found["standard_error"] = errors
         distance = np.abs(np.subtract(found["predicted"], found["observed"]))
         # The mean distance of the two, each bin weighed by what is in it.
         error = float(np.average(distance, weights=found["counts"])) if seen.any() else None
         return {**head, "kind": "binary", **found, "error": error}
     ranks = ranks[seen]
     observed = coverage(ranks) if seen.any() else [None] * len(NOMINAL)
+    distances = np.abs(2 * ranks - 1)
+    errors = [share_error(distances <= level, owners) for level in NOMINAL] if seen.any() else []
     counts = np.histogram(ranks, NUM_BINS, (0.0, 1.0))[0]
     return {
         **head,
         "kind": "numeric",
         "nominal": list(NOMINAL),
         "observed": observed,
+        "standard_error": errors,
         "ranks": counts.tolist(),
     }
 
 
 def _values(
     inspected: Sequence[InspectedSequence], column: int | None = None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The ranks, predicted means and values of all steps, of a column or of all elements."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """The ranks, predicted means and values of all steps, of a column or of all elements.
+
+    Last, the number of the sequence that each belongs to.
+    """
 
     def joined(arrays: list[np.ndarray]) -> np.ndarray:
         return np.concatenate([(a if column is None else a[:, column]).ravel() for a in arrays])
@@ -149,6 +189,7 @@ def _values(
         joined([each.ranks for each in inspected]),
         joined([each.mean for each in inspected]),
         joined([each.xs for each in inspected]),
+        joined([np.full(each.xs.shape, i) for i, each in enumerate(inspected)]),
     )
 
 

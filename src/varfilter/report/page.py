@@ -11,7 +11,7 @@ from typing import Any
 from varfilter._arguments import require_positive
 from varfilter._text import count
 from varfilter.data.dataset import SPLITS
-from varfilter.plots import figures
+from varfilter.plots import curves
 from varfilter.plots.figures import caption
 from varfilter.plots.page import cards, command_line, document, facts, illustration, table
 from varfilter.report.alarms import alarm_parts
@@ -183,7 +183,7 @@ def _cards(found: Sequence[RunSummary], split: str) -> list[tuple[str, str]]:
     ]
     by_iteration = results["nats_by_iteration"]
     if len(by_iteration) > 1:
-        gain = figures.improvement(by_iteration)[-1]
+        gain = curves.improvement(by_iteration)[-1]
         shown.append((f"{-gain:+.1f}%", "free energy, by inference from the prior"))
     return shown
 
@@ -228,7 +228,7 @@ def _learning(found: Sequence[RunSummary]) -> list[str]:
                 " While the weight of the KL is below 1, the free energy of training is not"
                 " comparable with that of validation."
             )
-        parts.append(illustration(partial(figures.learning_curves, lines), text))
+        parts.append(illustration(partial(curves.learning_curves, lines), text))
     return parts
 
 
@@ -242,7 +242,7 @@ def _inference(found: Sequence[RunSummary]) -> list[str]:
         most = max(map(len, values.values()))
         if most > 2:  # two numbers are no curve
             text = f"{name}: free energy at the prior and after each inference iteration."
-            parts.append(illustration(partial(figures.iterations, values), text))
+            parts.append(illustration(partial(curves.iterations, values), text))
         head = ["run", "prior", *map(str, range(1, most))]
         rows = [
             [label, *map(nats, each), *[""] * (most - len(each))] for label, each in values.items()
@@ -301,7 +301,7 @@ def _calibration(numbers: dict[str, Any]) -> list[str]:
         f" {count(steps, 'step')} of {count(len(inspected), 'sequence')}; on the dashed line,"
         f" predictions mean what they say. {_filter_in_words(numbers)}"
     )
-    found = [illustration(partial(figures.calibration_curves, parts), text)]
+    found = [illustration(partial(curves.calibration_curves, parts), text)]
     numeric = [part for part in parts if part["kind"] == "numeric" and part["num_values"]]
     if numeric:
         places = [numeric[0]["nominal"].index(level) for level in (0.5, 0.9)]

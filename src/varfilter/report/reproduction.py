@@ -14,7 +14,8 @@ from varfilter.data.dataset import Dataset
 from varfilter.experiments import AVF, EXPERIMENTS, Experiment, experiment_named
 from varfilter.experiments.costs import duration
 from varfilter.media import Source, load
-from varfilter.plots.figures import caption, improvement, relative_improvement, validation_curves
+from varfilter.plots.curves import improvement, relative_improvement, validation_curves
+from varfilter.plots.figures import caption
 from varfilter.plots.page import illustration
 from varfilter.plots.style import WIDE, png
 from varfilter.report.inspection import inspect_sequences

@@ -16,13 +16,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from varfilter._arguments import require_all_positive, require_library, require_positive
+from varfilter._arguments import require_all_positive, require_library
 from varfilter.data.dataset import SPLITS, Dataset, Family
 from varfilter.data.ragged import Ragged
 from varfilter.data.recordings import Recording
 from varfilter.data.sets.registry import KTH_ACTIONS, KTH_TABLE
 from varfilter.data.splits import split_by_sequence
-from varfilter.data.video import Frames, decode_video, existing_folder, resize, video_dataset
+from varfilter.data.video import (
+    FrameForm,
+    Frames,
+    decode_video,
+    existing_folder,
+    resize,
+    video_dataset,
+)
 from varfilter.distributions import Bernoulli
 
 ACTIONS = tuple(KTH_ACTIONS)
@@ -104,7 +111,7 @@ def kth(
     which the paper's code left out.
     """
     folder = existing_folder(folder)
-    require_positive("size", size)
+    form = FrameForm(size, stretch=stretch).checked()
     if unknown := [action for action in actions if action not in ACTIONS]:
         raise ValueError(f"`actions` must be of {', '.join(ACTIONS)}; got {unknown[0]!r}.")
     table = [clip for clip in kth_table(folder / KTH_TABLE) if clip.action in actions]
@@ -117,13 +124,13 @@ def kth(
         )
     videos = {
         split: [
-            _recording(sources[name], list(clips), size, stretch)
+            _recording(sources[name], list(clips), form)
             for name, clips in groupby(table, lambda clip: clip.video)
             if _person(name) in PERSONS[split]
         ]
         for split in SPLITS
     }
-    return video_dataset("kth", videos, size, stretch=stretch, cache=cache)
+    return video_dataset("kth", videos, form, cache=cache)
 
 
 def kth_sample(folder: Path | str, *, size: int = 64, stretch: bool = False) -> Dataset:
@@ -133,31 +140,37 @@ def kth_sample(folder: Path | str, *, size: int = 64, stretch: bool = False) -> 
     and the fourth for test, so that scores on it say nothing about other persons.
     """
     folder = existing_folder(folder)
-    require_positive("size", size)
+    form = FrameForm(size, stretch=stretch).checked()
     sources = _sources(folder)
     videos: dict[str, list[Recording]] = {split: [] for split in SPLITS}
     for name, group in groupby(kth_table(folder / KTH_TABLE), lambda clip: clip.video):
         clips = list(group)
         for split, part in zip(SPLITS, (clips[:2], clips[2:3], clips[3:]), strict=True):
             if name in sources and part:
-                videos[split].append(_recording(sources[name], part, size, stretch))
+                videos[split].append(_recording(sources[name], part, form))
     if not videos["train"]:
         raise FileNotFoundError(
             f"`folder` must hold videos personNN_ACTION_dN_uncomp.avi; found none in {folder}."
         )
-    return video_dataset("kth-sample", videos, size, stretch=stretch)
+    return video_dataset("kth-sample", videos, form)
 
 
 def weizmann(
-    folder: Path | str, size: int = 64, *, color: bool = False, cache: Path | str | None = None
+    folder: Path | str,
+    size: int = 64,
+    *,
+    color: bool = False,
+    crop: bool = False,
+    frame_rate: float | int | None = None,
+    cache: Path | str | None = None,
 ) -> Dataset:
     """Read the clips PERSON_ACTION.avi of a folder, with people held out: `PEOPLE` says whom.
 
-    There are 90 clips and 5,855 frames of 180x144 at 25 a second. `cache` is as in
+    There are 90 clips and 5,855 frames of 180x144 at 25 a second. The options are those of
     `video_folder`.
     """
     folder = existing_folder(folder)
-    require_positive("size", size)
+    form = FrameForm(size, color, crop, frame_rate).checked()
     clips: dict[str, list[Path]] = {person: [] for split in SPLITS for person in PEOPLE[split]}
     for file in sorted(folder.glob("*.avi")):
         person, _, action = file.stem.partition("_")
@@ -174,13 +187,13 @@ def weizmann(
         )
     videos = {
         split: [
-            Recording((file,), (file.stem,), partial(_whole, file, size, color))
+            Recording((file,), (file.stem,), partial(_whole, file, form))
             for person in PEOPLE[split]
             for file in clips[person]
         ]
         for split in SPLITS
     }
-    return video_dataset("weizmann", videos, size, color=color, cache=cache)
+    return video_dataset("weizmann", videos, form, cache=cache)
 
 
 def moving_digits(
@@ -276,18 +289,18 @@ def _person(video: str) -> int:
     return int(video[len("person") :][:2])
 
 
-def _recording(source: VideoFile, clips: list[Clip], size: int, stretch: bool) -> Recording:
+def _recording(source: VideoFile, clips: list[Clip], form: FrameForm) -> Recording:
     names = tuple(clip.name for clip in clips)
-    return Recording((source.file,), names, partial(_cut, source, clips, size, stretch))
+    return Recording((source.file,), names, partial(_cut, source, clips, form))
 
 
-def _cut(source: VideoFile, clips: list[Clip], size: int, stretch: bool) -> list[Frames]:
+def _cut(source: VideoFile, clips: list[Clip], form: FrameForm) -> list[Frames]:
     """Decode a video once and cut its sub-sequences out."""
     if source.member is None:
         opened, name = source.file, str(source.file)
     else:
         opened, name = _unpacked(source.file, source.member), f"{source.file}/{source.member}"
-    video = decode_video(opened, name, size, stretch=stretch)
+    video = decode_video(opened, name, form)
     for clip in clips:
         # The table is written by hand: a slip of some frames at the end of a video is
         # passed over, a video that breaks off is not.
@@ -309,8 +322,8 @@ def _unpacked(file: Path, member: str) -> io.BytesIO:
         raise ValueError(f"{file}: {member} cannot be unpacked ({error}). Copy it again.") from None
 
 
-def _whole(file: Path, size: int, color: bool) -> list[Frames]:
-    return [decode_video(file, str(file), size, color=color)]
+def _whole(file: Path, form: FrameForm) -> list[Frames]:
+    return [decode_video(file, str(file), form)]
 
 
 def _paths(
