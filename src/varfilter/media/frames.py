@@ -19,8 +19,8 @@ def frame_like(
 ) -> Any:
     """The rows as a polars or pandas frame if `frame` is one, else as arrays by name.
 
-    With `is_aligned` they are those of `frame`, in its order: its columns of time and sequence are
-    taken over, and the index of a pandas frame. Else a time, and an index of times, have the type,
+    With `is_aligned` they are those of `frame`, in its order: its columns of time and sequence and
+    those that were observed are taken over, and the index of a pandas frame. Else a time, and an index of times, have the type,
     the zone and the name that they have there.
     """
     columns: dict[str, Any] = as_columns(rows)
@@ -35,13 +35,16 @@ def frame_like(
     if library == "pandas":
         return _pandas(frame, columns, schema, is_aligned=is_aligned)
     if is_aligned and isinstance(frame, Mapping):
-        for name, ours in _own(schema, frame).items():
+        for name, ours in _own(schema, frame, with_values=True).items():
             columns[ours] = np.asarray(frame[name])
     return columns
 
 
-def _own(schema: TableSchema, names: Iterable[str]) -> dict[str, str]:
-    """Which of the names are of columns of time and sequence, and what they are called in rows."""
+def _own(schema: TableSchema, names: Iterable[str], *, with_values: bool) -> dict[str, str]:
+    """Which of the names are the user's own columns, and what they are called in rows.
+
+    Those of time and sequence; and `with_values`, those that were observed or never change.
+    """
     names = set(names)
     found: dict[str, str] = {}
     for name in schema.layout.clock.columns:
@@ -49,6 +52,8 @@ def _own(schema: TableSchema, names: Iterable[str]) -> dict[str, str]:
         found[here] = "time" if name in UNNAMED else name
     if schema.sequence is not None:
         found[schema.sequence] = schema.sequence
+    if with_values:
+        found |= {name: name for name in (*schema.columns, *schema.constants)}
     return {name: ours for name, ours in found.items() if name in names}
 
 
@@ -58,7 +63,7 @@ def _polars(frame: Any, columns: dict[str, Any], schema: TableSchema, *, is_alig
     frame = frame.collect() if hasattr(frame, "collect") else frame
     frame = frame if hasattr(frame, "get_column") else frame.to_frame()
     made = polars.DataFrame(columns)
-    for name, ours in _own(schema, frame.columns).items():
+    for name, ours in _own(schema, frame.columns, with_values=is_aligned).items():
         given = frame.get_column(name)
         if is_aligned:
             made = made.with_columns(given.alias(ours))
@@ -79,19 +84,20 @@ def _pandas(frame: Any, columns: dict[str, Any], schema: TableSchema, *, is_alig
     import pandas
 
     made = pandas.DataFrame(columns)
-    given = {name: frame[name] for name in getattr(frame, "columns", ())}
+    given = {str(name): frame[name] for name in getattr(frame, "columns", ())}
     index = frame.index
     levels = {
         _level_name(index, i): index.get_level_values(i).to_series()
         for i in range(index.nlevels)
         if index.names[i] is not None or index.get_level_values(i).dtype.kind == "M"
     }
-    own = _own(schema, [*given, *levels])
+    own = _own(schema, [*given, *levels], with_values=is_aligned)
     if is_aligned:
         for name, ours in own.items():
             if name in given:
                 made[ours] = given[name].array
-        made = made.drop(columns=[ours for name, ours in own.items() if name in levels])
+        told = _own(schema, levels, with_values=False)
+        made = made.drop(columns=list(told.values()))
         return made.set_index(index)
     for name, ours in own.items():
         made[ours] = _typed(made[ours], (given | levels)[name])

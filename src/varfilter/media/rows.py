@@ -6,7 +6,8 @@ What the rows of a medium hold, its own file says; here is what all of them have
 import datetime as dt
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -64,18 +65,21 @@ class GivenRows(NamedTuple):
     """The user's own rows of a sequence, where they are not simply its steps.
 
     `places` are the steps on which they lie, in order; `numbers` say where they stood; `rows` are
-    their values, and `times` their times as they were given.
+    their values, `times` their times as they were given, and `cells` the columns as they came.
     """
 
     places: np.ndarray
     numbers: np.ndarray
     rows: np.ndarray
     times: np.ndarray
+    cells: Mapping[str, np.ndarray] = MappingProxyType({})
 
     def steps(self, begin: int, end: int) -> "GivenRows":
         """Those that lie on the steps from one up to another, which are counted from the first."""
         first, last = np.searchsorted(self.places, [begin, end])
-        part = GivenRows(*(values[first:last] for values in self))
+        arrays = (values[first:last] for values in self[:-1])
+        cells = {name: values[first:last] for name, values in self.cells.items()}
+        part = GivenRows(*arrays, cells)
         return part._replace(places=part.places - begin)
 
 
@@ -90,6 +94,7 @@ class Filtering:
     - `z_mean`, `z_std`: (steps, latents) of the posterior of the latent; None if not asked for.
     - `columns`: what each column was by itself; None if not asked for.
     - `alarms`: how rare such steps are among healthy ones; None where nothing is known of these.
+    - `cells`: columns as the user's rows have them, by name, where these are known.
     """
 
     sequence: str | int
@@ -101,12 +106,13 @@ class Filtering:
     z_std: np.ndarray | None = None
     columns: ColumnSurprises | None = None
     alarms: Alarms | None = None
+    cells: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def at(self, steps: np.ndarray) -> "Filtering":
         """What was said of some steps, of which any may be there several times."""
 
         def of(value: Any) -> Any:
-            if isinstance(value, dict):
+            if isinstance(value, Mapping):
                 return {name: of(each) for name, each in value.items()}
             if is_dataclass(value) and not isinstance(value, type):
                 each = {field.name: of(getattr(value, field.name)) for field in fields(value)}
@@ -116,7 +122,11 @@ class Filtering:
         return of(self)
 
     def as_given(self, given: GivenRows, *, fill_gaps: bool) -> "Filtering":
-        """The same for each row of the user's; with `fill_gaps`, for each step without one too."""
+        """The same for each row of the user's; with `fill_gaps`, for each step without one too.
+
+        Of two rows on a step, what is said of a column is said to the row whose value it is. A row
+        that lost a value to another was not judged: it has neither surprise nor alarm.
+        """
         gaps = np.zeros(0, np.int64)
         if fill_gaps:
             gaps = np.setdiff1d(np.arange(len(self.times)), given.places)
@@ -124,7 +134,31 @@ class Filtering:
         order = np.argsort(steps, kind="stable")
         rows = np.concatenate([given.rows, self.rows[gaps]])[order]
         times = objects([*given.times, *self.times[gaps]])[order]
-        return replace(self.at(steps[order]), rows=rows, times=times)
+        cells = {name: _padded(values, len(gaps))[order] for name, values in given.cells.items()}
+        found = self.at(steps[order])
+        is_lost = ~np.isnan(rows) & (rows != found.rows)
+        found = found._without(is_lost.any(axis=1), is_lost | np.isnan(rows))
+        return replace(found, rows=rows, times=times, cells=cells)
+
+    def _without(self, rows: np.ndarray, elements: np.ndarray) -> "Filtering":
+        """The same without the surprise of some rows, and of some elements (rows, elements)."""
+        columns, alarms = self.columns, self.alarms
+        if columns is not None:
+            columns = replace(columns, nats=np.where(elements, np.nan, columns.nats))
+        if alarms is not None:
+            alarms = Alarms(
+                np.where(rows, np.nan, alarms.p_values),
+                alarms.flags & ~rows,
+                np.where(rows, "", alarms.causes),
+                alarms.columns & ~elements,
+            )
+        surprise = np.where(rows, np.nan, self.surprise)
+        return replace(self, surprise=surprise, columns=columns, alarms=alarms)
+
+
+def _padded(values: np.ndarray, count: int) -> np.ndarray:
+    """The values with so many after them that are missing."""
+    return values if not count else np.concatenate([values.astype(object), [None] * count])
 
 
 def filtering_of(
@@ -180,7 +214,8 @@ def filtering_of(
     found = Filtering(sequence, rows, times, parts, surprise, *z)
     if predicted is None or predicted.surprises is None:
         return found
-    return replace(found, columns=_column_surprises(dataset, predicted, num_given))
+    columns = _column_surprises(dataset, predicted, num_given)
+    return replace(found, columns=_as_one(dataset, columns, surprise))
 
 
 def joined(filterings: Sequence[Filtering]) -> Filtering:
@@ -351,6 +386,19 @@ def _column_surprises(dataset: Dataset, predicted: Any, num_given: int) -> Colum
         _bands(dataset, found.mean, found.variance),
     )
     return ColumnSurprises(*(_shifted(each, num_given) for each in values))
+
+
+def _as_one(dataset: Dataset, columns: ColumnSurprises, surprise: np.ndarray) -> ColumnSurprises:
+    """The same where one column alone was observed: its surprise is that of the step.
+
+    Both are estimates of the same probability; two numbers for it would only differ by the draws.
+    """
+    groups = [family.group or name for name, family in dataset.column_families]
+    seen = ~np.isnan(columns.nats)
+    firsts = [groups.index(group) for group in dict.fromkeys(groups)]
+    is_alone = seen[:, firsts].sum(axis=1) == 1
+    nats = np.where(is_alone[:, None] & seen, surprise[:, None], columns.nats)
+    return replace(columns, nats=nats)
 
 
 def _bands(dataset: Dataset, means: Any, variances: Any) -> np.ndarray:

@@ -140,10 +140,10 @@ class TableMedium(AbstractMedium):
         for i, rows in enumerate(readings.rows):
             name = readings.names[i] if readings.names else 0
             us = np.asarray(readings.us[i]) if dataset.input_size else None
-            places, numbers, values, times, texts = readings.given[i]
+            places, numbers, values, times, texts, cells = readings.given[i]
             if texts is not None:
                 times = objects(itertools.starmap(Moment.of, zip(times, texts, strict=True)))
-            given = GivenRows(places, numbers, values, times)
+            given = GivenRows(places, numbers, values, times, cells)
             yield NewSequence(name, rows, dataset.observations(rows), readings.times[i], us, given)
 
     def plan(self, dataset: Dataset, data: Any) -> Any:
@@ -254,8 +254,9 @@ class TableMedium(AbstractMedium):
         return 1
 
     def step_rows(self, dataset: Dataset, filtering: Filtering) -> Iterator[Row]:
-        """Rows with each column as it was seen, `COLUMN_mean`, `COLUMN_std` and quantiles.
+        """Rows with each column as it came, `COLUMN_mean`, `COLUMN_std` and quantiles.
 
+        A column that is left out for never changing in training comes back as it came too.
         Of a categorical column, `COLUMN_level`, the most probable one, `COLUMN_p`, how probable it
         is, and `COLUMN_p_LEVEL`, ... if there are at most eight. Then the surprise of each column
         by itself, `COLUMN_surprise`, and of all, `surprise`, in nats; and, where it is known what
@@ -272,11 +273,16 @@ class TableMedium(AbstractMedium):
         for t, time in enumerate(filtering.times):
             row: Row = {names["sequence"]: filtering.sequence, **_time_cells(dataset, names, time)}
             for cell in cells:
-                row[cell.name] = cell.value(filtering.rows[t])
+                row[cell.name] = (
+                    filtering.cells[cell.name][t]
+                    if cell.name in filtering.cells
+                    else cell.value(filtering.rows[t])
+                )
                 row |= {names[name]: v for name, v in cell.predicted(parts, t).items()}
                 if surprises is not None:
                     own = cell.surprise(surprises.nats[t], filtering.rows[t])
                     row[names[f"{cell.name}_surprise"]] = own
+            row |= {name: filtering.cells[name][t] for name in filtering.cells if name not in row}
             row[names["surprise"]] = filtering.surprise[t]
             if alarms is not None:
                 row[names["p_value"]] = alarms.p_values[t]
@@ -403,7 +409,9 @@ def _names(dataset: Dataset, wanted: list[str]) -> dict[str, str]:
         users |= {name: name for name in clock.columns}
     else:
         users["time"] = "time" if clock.column in (None, *UNNAMED) else clock.column
-    return free_names(dataset.columns, users | {name: name for name in wanted})
+    constants = () if schema is None else schema.constants
+    taken = (*dataset.columns, *constants)
+    return free_names(taken, users | {name: name for name in wanted})
 
 
 def _time_cells(dataset: Dataset, names: dict[str, str], time: Any) -> Row:
@@ -422,13 +430,15 @@ def _sample_rows(
     are_whole = [family.has_levels for _, family in dataset.column_families]
     cells, names = cells_of(dataset), _names(dataset, [])
     begin = {} if sequence is None else {names["sequence"]: sequence}
+    known = {} if dataset.schema is None else dataset.schema.constants
+    constants = {name: int(v) if v.is_integer() else v for name, v in known.items()}
     for time, values in zip(times, restored(dataset, xs), strict=True):
         row: Row = begin | _time_cells(dataset, names, time)
         for cell in cells:
             value = cell.value(values)
             is_whole = are_whole[cell.first] and not cell.levels and np.isfinite(value)
             row[cell.name] = int(np.rint(value)) if is_whole else value
-        yield row
+        yield row | constants
 
 
 def _first_time(dataset: Dataset) -> Any:

@@ -118,7 +118,8 @@ class LiveFilter:
             time = step.time if step.own_time is None else step.own_time
             time = time if step.text is None else Moment.of(time, step.text)
             first = np.zeros(1, np.int64)
-            given = GivenRows(first, first, step.own[None], objects([time]))
+            cells = {name: objects([value]) for name, value in step.cells.items()}
+            given = GivenRows(first, first, step.own[None], objects([time]), cells)
         return NewSequence(step.sequence, rows, xs, times, us, given)
 
     def _belief_before(self, step: Any) -> Belief | None:

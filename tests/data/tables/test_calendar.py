@@ -205,7 +205,9 @@ def test_columns_named_year_and_month_are_the_time(freq, names):
     refuses(lambda: reader.read('{"year": "now", "x": 1}'), ValueError, "year", "no time")
     without = {name: column for name, column in data.items() if name != names[-1]}
     refuses(lambda: schema.read(without), ValueError, "lacks", repr(names[-1]))
-    assert read_table(data, time=False).columns == (*names, "x")
+    # In forty days the year is one and the same.
+    changing = tuple(name for name in names if len(set(data[name])) > 1)
+    assert read_table(data, time=False).columns == (*changing, "x")
     if len(names) > 1:
         assert read_table(data, time=",".join(names)).sha256() == made.sha256()
     source = TableMedium().as_recorded(TableSource("x.csv"), schema)

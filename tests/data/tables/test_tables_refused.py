@@ -117,7 +117,11 @@ def test_refusals_of_columns(tmp_path):
     drift = {"f": 5e7 + np.random.default_rng(0).normal(size=50)}
     refuses(lambda: read_table(drift), ValueError, "`f`", "Subtract 49999999.94 ", "4 apart")
     large = {"c": np.full(60, 123456789.0), "x": np.arange(60.0)}
-    refuses(lambda: read_table(large), ValueError, "`c`", "123456789", "123456792", "`columns`")
+    refuses(
+        lambda: read_table(large, columns=["c", "x"]),
+        ValueError, "`c`", "123456789", "123456792", "`columns`",
+    )  # fmt: skip
+    assert read_table(large).columns == ("x",)
     refuses(
         lambda: read_table({**large, "c": 1.7e15 + np.arange(60)}), ValueError, "`c`", "Subtract"
     )

@@ -7,7 +7,7 @@ import datetime as dt
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, Literal
 
@@ -104,13 +104,15 @@ class Column:
     `number` (float64, NaN if missing), `bool` (the same, 0 and 1), `time` (datetime64[us], in
     UTC where offsets are given, NaT if missing), `text` (str or None), `level` (float64, the number
     of each text in a list of them, NaN if missing), or `other`. `notes`: what had to be guessed to
-    read it. `texts`: times as they were written, where they were text.
+    read it. `texts`: times as they were written, where they were text. `is_whole`: numbers that
+    came as whole ones, and not as whole values of others.
     """
 
     values: np.ndarray
     form: Literal["number", "bool", "time", "text", "level", "other"]
     notes: tuple[str, ...] = ()
     texts: np.ndarray | None = None
+    is_whole: bool = False
 
     def __len__(self) -> int:
         return len(self.values)
@@ -118,11 +120,27 @@ class Column:
     def rows(self, which: np.ndarray) -> "Column":
         """The column with some of its rows, in another order."""
         texts = None if self.texts is None else self.texts[which]
-        return Column(self.values[which], self.form, self.notes, texts)
+        return replace(self, values=self.values[which], texts=texts)
+
+    @property
+    def cells(self) -> np.ndarray:
+        """The values as they came: whole numbers, truths and texts as such, None if missing."""
+        is_missing = np.zeros(len(self), bool)
+        if self.form in ("number", "bool"):
+            is_missing = np.isnan(self.values)
+        kind = bool if self.form == "bool" else np.int64 if self.is_whole else None
+        if kind is None:
+            return self.values
+        if not is_missing.any():
+            return self.values.astype(kind)
+        cells = np.where(is_missing, 0, self.values).astype(kind).astype(object)
+        cells[is_missing] = None
+        return cells
 
 
 def column_of(values: Iterable[Any]) -> Column:
     """The column of Python objects: strings that all read as numbers are numbers, dates times."""
+    values = list(values)
     items = [_plain(value) for value in values]
     present = [item for item in items if item is not None]
     if any(not isinstance(item, str | float | bool | dt.datetime) for item in present):
@@ -136,7 +154,7 @@ def column_of(values: Iterable[Any]) -> Column:
     numbers = [math.nan if item is None else _number(item) for item in items]
     if not any(number is None for number in numbers):
         form = "bool" if present and all(_is_bool(item) for item in present) else "number"
-        return Column(np.array(numbers, np.float64), form)
+        return Column(np.array(numbers, np.float64), form, is_whole=_are_whole(values))
     if all(isinstance(item, str) for item in present):
         column = _as_written(items, present)
         if column is not None:
@@ -227,14 +245,18 @@ def groups(argument: str, name: str, column: Column) -> tuple[np.ndarray, tuple[
     return rank[codes], tuple(names[i] for i in order)
 
 
+def is_constant(present: np.ndarray) -> bool:
+    """Whether all values are the same; sums that should be equal differ in their last bits."""
+    return bool(np.ptp(present) <= 16 * np.spacing(np.max(np.abs(present))))
+
+
 def require_resolved(name: str, kind: str, training: np.ndarray) -> None:
     """An error if 32-bit numbers, as which tables are kept, are too coarse for the column."""
     present = training[~np.isnan(training)]
     spread, centre = float(np.std(present)), float(np.mean(present))
     largest = float(np.max(np.abs(present)))
     coarse = float(np.spacing(np.float32(largest)))
-    # Sums that should be equal differ in their last bits.
-    constant = float(np.ptp(present)) <= 16 * float(np.spacing(largest))
+    constant = is_constant(present)
     if constant and largest > WHOLE and float(np.float32(present[0])) != present[0]:
         raise ValueError(
             f"Column `{name}` is {present[0]:.17g} throughout, and the nearest 32-bit number is"
@@ -300,6 +322,15 @@ def _texts(items: list[Any]) -> np.ndarray | None:
     """The texts of times; None if they are no texts."""
     has_texts = any(isinstance(item, str) for item in items)
     return np.array([item and str(item) for item in items], object) if has_texts else None
+
+
+def _are_whole(values: list[Any]) -> bool:
+    """Whether all that is there are whole numbers, and can be told apart as floats."""
+    present = [value for value in values if _plain(value) is not None]
+    return all(
+        isinstance(value, int | np.integer) and not isinstance(value, bool) and abs(value) < 2**53
+        for value in present
+    )
 
 
 def _is_bool(item: Any) -> bool:

@@ -240,7 +240,8 @@ def _from_polars(series: Any) -> Column:
     if kind_of == "Boolean":
         return Column(_floats(series.cast(int).to_numpy()), "bool")
     if series.dtype.is_numeric():
-        return Column(_floats(series.cast(float).to_numpy()), "number")
+        values = _floats(series.cast(float).to_numpy())
+        return Column(values, "number", is_whole=series.dtype.is_integer() and _are_exact(values))
     if kind_of in ("Date", "Datetime"):
         # Within polars a time with a zone is kept in UTC, and leaves it so.
         return Column(series.to_numpy().astype("datetime64[us]"), "time")
@@ -254,7 +255,8 @@ def _from_pandas(series: Any) -> Column:
     if form == "b":
         return Column(series.to_numpy(dtype=np.float64, na_value=np.nan), "bool")
     if form in "iuf":
-        return Column(series.to_numpy(dtype=np.float64, na_value=np.nan), "number")
+        values = series.to_numpy(dtype=np.float64, na_value=np.nan)
+        return Column(values, "number", is_whole=form in "iu" and _are_exact(values))
     if form == "M":
         zone = getattr(series.dt, "tz", None)
         naive = series.dt.tz_convert("UTC").dt.tz_localize(None) if zone is not None else series
@@ -307,7 +309,9 @@ def _from_vector(array: np.ndarray) -> Column:
     if array.dtype.kind == "b":
         return Column(array.astype(np.float64), "bool")
     if array.dtype.kind in "iuf":
-        return Column(_floats(array), "number")
+        values = _floats(array)
+        is_whole = array.dtype.kind in "iu" and _are_exact(values)
+        return Column(values, "number", is_whole=is_whole)
     if array.dtype.kind == "M":
         return Column(array.astype("datetime64[us]"), "time")
     if array.dtype.kind == "m":
@@ -328,6 +332,11 @@ def _plain_array(values: Any) -> np.ndarray:
 
 def _floats(values: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(values, np.float64)
+
+
+def _are_exact(values: np.ndarray) -> bool:
+    """Whether whole numbers are still told apart."""
+    return bool(np.all(np.abs(values[~np.isnan(values)]) < 2**53))
 
 
 def _is_from(library: str, source: Any) -> bool:

@@ -2,12 +2,15 @@
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from varfilter.data.tables.columns import MISSING, column_of
+from varfilter.data.tables.constants import changed_note, differs
 from varfilter.data.tables.kinds import REAL, unfit, what_fits
 from varfilter.data.tables.levels import codes_of, names_of, spread_out, unseen_note
 from varfilter.data.tables.parts import join_parts
@@ -48,6 +51,7 @@ class Step(NamedTuple):
     - `text`: that time as it was written, where it is a date.
     - `is_again`: it is the step before once more, with the cells of a second line.
     - `is_anew`: the sequence begins anew with it.
+    - `cells`: what the line has in each column, as it came.
     """
 
     sequence: str | int
@@ -59,15 +63,17 @@ class Step(NamedTuple):
     text: str | None = None
     is_again: bool = False
     is_anew: bool = False
+    cells: Mapping[str, Any] = MappingProxyType({})
 
 
 class Line(NamedTuple):
-    """What a line says: its sequence, its time there, its cells and its inputs."""
+    """What a line says: its sequence, its time there, its numbers, its inputs, and its cells."""
 
     sequence: LineSequence
     when: "LineTime"
     row: np.ndarray
     known: np.ndarray
+    cells: dict[str, Any]
 
 
 class LineTime(NamedTuple):
@@ -98,7 +104,7 @@ class TableLines:
       one of the same column. So is a line of an earlier step.
     - A line without one of the known inputs is bad.
     - A text that is no level of its column is missing; `notes` are of those that were met since it
-      was last emptied, each text once.
+      was last emptied, each text once, and of values that a constant of training has not.
     - The column that names the sequence must be there; or `sequence`, where the table has none,
       may be: without it all lines are one.
     """
@@ -114,7 +120,7 @@ class TableLines:
 
     def read(self, line: str | bytes) -> list[Step]:
         """The steps up to and with that of a line; a `ValueError`, and no change, if it is bad."""
-        sequence, when, row, known = self._parsed(line)
+        sequence, when, row, known, cells = self._parsed(line)
         if when.is_anew:
             sequence.place, sequence.stamp, sequence.origin = -1, None, when.stamp
         is_again = when.place == sequence.place
@@ -134,6 +140,7 @@ class TableLines:
             text=when.written if is_text else None,
             is_again=is_again,
             is_anew=when.is_anew,
+            cells=cells,
         )
         sequence.far = None
         return [*steps, step]
@@ -162,7 +169,8 @@ class TableLines:
         if not isinstance(found, dict):
             raise ValueError(f"must be an object with the names of columns; got {_shown(line)}.")
         columns, inputs = self.schema.columns, self.schema.inputs
-        reserved = (self._sequence, *self._time_names(found), *inputs.columns)
+        constants = self.schema.constants
+        reserved = (self._sequence, *self._time_names(found), *inputs.columns, *constants)
         others = [name for name in found if name not in (*columns, *reserved)]
         if not any(name in (*columns, *reserved) for name in found) or (
             others and not any(name in columns for name in found)
@@ -183,7 +191,21 @@ class TableLines:
         elements = spread_out(np.array([row], np.float32), counts)[0]
         when = self._when(sequence, found, elements)
         self.sequences.setdefault(sequence.name, sequence)
-        return Line(sequence, when, elements, inputs.scaled(np.array([known]))[0])
+        self._watch(found)
+        cells = {name: _as_came(found.get(name)) for name in (*columns, *constants)}
+        return Line(sequence, when, elements, inputs.scaled(np.array([known]))[0], cells)
+
+    def _watch(self, found: dict[str, Any]) -> None:
+        """Note, once for each, which columns have a value that they never had in training."""
+        for name, constant in self.schema.constants.items():
+            value = found.get(name)
+            if (name, "") in self._unseen or _is_missing(value):
+                continue
+            column = column_of([value])
+            is_number = column.form in ("number", "bool")
+            if not is_number or differs(column.values, constant)[0]:
+                self._unseen.add((name, ""))
+                self.notes.append(changed_note(name, constant, _shown(json.dumps(value))))
 
     def _level(self, name: str, value: Any) -> float:
         """The number of a level, NaN where it is missing, or none of those of the training rows."""
@@ -347,6 +369,10 @@ def _number(name: str, kind: str | None, value: Any) -> float:
     if kind not in (None, *REAL) and unfit(kind, np.array([number])).size:
         raise ValueError(f"has {number:g} in column `{name}`, a {kind} one, of {what_fits(kind)}.")
     return number
+
+
+def _as_came(value: Any) -> Any:
+    return None if _is_missing(value) or isinstance(value, list | dict) else value
 
 
 def _is_missing(value: Any) -> bool:

@@ -153,8 +153,10 @@ def widened(columns: Columns, layout: Layout) -> Columns:
         for name in (layout.clock.column, layout.sequence)
         if name is not None
     }
-    form = columns[value].form
-    return wide | {name: Column(table[:, i], form) for i, name in enumerate(names)}
+    like = columns[value]
+    return wide | {
+        name: Column(table[:, i], like.form, is_whole=like.is_whole) for i, name in enumerate(names)
+    }
 
 
 def chosen(

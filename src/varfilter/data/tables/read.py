@@ -18,6 +18,7 @@ from varfilter.data.tables.choice import (
     with_levels,
 )
 from varfilter.data.tables.columns import require_resolved
+from varfilter.data.tables.constants import without_constants
 from varfilter.data.tables.files import Columns, read_columns
 from varfilter.data.tables.grid import Clock, usual_step
 from varfilter.data.tables.inputs import KnownInputs, require_calendar, usual_periods
@@ -94,8 +95,9 @@ def read_table(
       with the step found more than one row in a hundred were lost to another at the same point.
     - `sequence`: the column that tells sequences apart. None: the only one named sequence,
       series, run, episode, trial or session, or so with `_id`; False, or none: all rows are one.
-    - `columns`: to observe, in this order. None: all that hold numbers, or text of a few levels;
-      `schema.left_out` says why each of the others does not.
+    - `columns`: to observe, in this order. None: all that hold numbers, or text of a few levels,
+      but for those with at least 20 training values that are all the same, unless `kinds` has
+      them; `schema.left_out` says why each of the others is not observed.
     - `inputs`: columns that are known beforehand, such as controls and plans: conditioned on, not
       observed, and never missing. A step of the grid without a row has those of the row before.
     - `calendar`: of day, week and year, those whose time is a known input. None: those that a
@@ -162,6 +164,9 @@ def read_table(
     )
     left_out |= {name: each.refused for name, each in levels.items() if each.refused}
     levels = {name: each.names for name, each in levels.items() if each.names}
+    wanted = columns if columns is not None else tuple(kinds or ())
+    rows, names, constants, reasons = without_constants(rows, names, training, wanted)
+    left_out |= reasons
     given_kinds, given_motions = given_words(dict(kinds or {}), names, left_out)
     kinds_by_name = kinds_of(rows, names, training, given_kinds, given_motions)
     for name, column in zip(names, rows.values.T, strict=True):
@@ -196,6 +201,7 @@ def read_table(
         levels,
         {name: kind.reason for name, kind in refined.items() if kind.reason},
         calendar=None if isinstance(spacing, Even) else spacing,
+        constants=constants,
     )
     scaling = scaling_of(kinds_by_name, split_rows["train"].values, words)
     families = families_of(kinds_by_name, words, scaling, split_rows["train"])

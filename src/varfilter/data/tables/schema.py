@@ -10,6 +10,7 @@ import numpy as np
 from varfilter._text import count
 from varfilter.data.ragged import Ragged
 from varfilter.data.tables.columns import Column, within_floats
+from varfilter.data.tables.constants import changed_notes
 from varfilter.data.tables.files import SEQUENCE_AXIS, Columns, read_columns
 from varfilter.data.tables.grid import Clock, on_grid, overwritten, require_dense
 from varfilter.data.tables.inputs import KnownInputs, Plan, held
@@ -47,7 +48,9 @@ class TableRows(NamedTuple):
     """The rows of one sequence as they stood in the table, in the order of time.
 
     `places` are the steps on which they lie, from the first one on; `numbers` count the rows of the
-    table from 0; `texts` are their times as they were written, where they were text.
+    table from 0; `texts` are their times as they were written, where they were text. `cells` are
+    the columns as they came, before they were made numbers of; those that never changed in training
+    among them.
     """
 
     places: np.ndarray
@@ -55,6 +58,7 @@ class TableRows(NamedTuple):
     values: np.ndarray
     times: np.ndarray
     texts: np.ndarray | None
+    cells: dict[str, np.ndarray]
 
 
 class Readings(NamedTuple):
@@ -82,6 +86,7 @@ class TableSchema:
     - `levels`: of the categorical columns. Each level is an element of the observations, which is
       1 where the column has it; any other text is missing.
     - `reasons`: what in the training rows a kind was chosen for, by column.
+    - `constants`: the value of each column that is left out for having no other in training.
     """
 
     kinds: dict[str, str]
@@ -94,6 +99,7 @@ class TableSchema:
     levels: dict[str, tuple[str, ...]] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
     calendar: Calendar | None = None
+    constants: dict[str, float] = field(default_factory=dict)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -152,6 +158,10 @@ class TableSchema:
                 f"`source` lacks the columns {listed}, which the first table had. Give them all;"
                 " values that are missing may be left empty."
             )
+        for note in changed_notes(self.constants, columns):
+            warnings.warn(note, stacklevel=3)
+        own = (name for name in (*self.columns, *self.constants) if name in columns)
+        cells = {name: columns[name].cells for name in own}
         real = [name for name, kind in self.kinds.items() if kind in REAL]
         columns = columns | {name: within_floats(columns[name]) for name in real}
         columns = columns | {name: self._coded(name, columns[name]) for name in self.levels}
@@ -173,7 +183,7 @@ class TableSchema:
             warnings.warn(merged_note(num_merged), stacklevel=3)
         found = gridded(rows, known_rows.values, layout.clock, self.spacing, points, self.inputs)
         given = (
-            _table_rows(rows, self._elements(rows.values), layout.clock, part, at)
+            _table_rows(rows, self._elements(rows.values), layout.clock, part, at, cells)
             for part, at in points["all"].items()
         )
         steps = found["all"]
@@ -286,6 +296,7 @@ class TableSchema:
             "step": self.step,
             "calendar": self.calendar and self.calendar.as_json(),
             "inputs": self.inputs.as_json(),
+            "constants": self.constants,
         }
 
     @staticmethod
@@ -310,6 +321,8 @@ class TableSchema:
             motions=motions,
             levels=levels,
             calendar=calendar,
+            # Records of before constants were left out have them among their columns.
+            constants=known.get("constants", {}),
         )
 
     def _read(self, source: Any, as_text: tuple[str, ...]) -> Columns:
@@ -324,17 +337,24 @@ class TableSchema:
 
 
 def _table_rows(
-    rows: Rows, elements: np.ndarray, clock: Clock, part: Part, at: np.ndarray
+    rows: Rows,
+    elements: np.ndarray,
+    clock: Clock,
+    part: Part,
+    at: np.ndarray,
+    cells: dict[str, np.ndarray],
 ) -> TableRows:
     """The rows of a part as they stood in the table; `at` are their points of the grid."""
     _, begin, end = part
     numbers = np.arange(len(rows.stamps)) if rows.origin is None else rows.origin
+    numbers = numbers[begin:end]
     return TableRows(
         (at - at[0]).astype(np.int64),
-        numbers[begin:end],
+        numbers,
         elements[begin:end].astype(np.float32),
         clock.times(rows.stamps[begin:end]),
         None if rows.texts is None else rows.texts[begin:end],
+        {name: values[numbers] for name, values in cells.items()},
     )
 
 
