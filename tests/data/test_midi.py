@@ -1,6 +1,8 @@
 """MIDI files to rolls and back: which notes sound in a step, and folders of songs."""
 
+import json
 import warnings
+from itertools import pairwise
 
 import jax.numpy as jnp
 import mido
@@ -10,8 +12,10 @@ import pytest
 from real_data import DATA, needs_data
 from refusals import refuses
 from varfilter.data.dataset import SPLITS
-from varfilter.data.midi import midi_folder, read_midi, write_midi
+from varfilter.data.midi import read_midi, write_midi
+from varfilter.data.note_grid import NoteGrid
 from varfilter.data.rolls import read_rolls
+from varfilter.data.songs import midi_folder
 from varfilter.distributions import Bernoulli
 
 pytestmark = pytest.mark.usefixtures("as_users_run_it")
@@ -94,7 +98,127 @@ def test_a_held_key_is_one_note_and_rolls_may_be_of_any_number_type(tmp_path):
         assert played[0].velocity == 100
 
 
-def test_a_note_sounds_in_the_steps_whose_middle_it_covers(tmp_path):
+def test_a_note_sounds_where_a_step_begins(tmp_path):
+    path = write_notes(
+        tmp_path / "a.mid",
+        [
+            *note(0, 960, 60),  # steps 0 and 1
+            *note(960 + 60, 1440 + 60, 61),  # an eighth of a beat late, and so let go: step 2
+            *note(960 + 61, 1440 + 61, 62),  # later than that: heard where step 3 begins
+            *note(0, 240, 63),  # an eighth note on the beat
+            *note(240, 480, 64),  # and one off the beat, which no step has: lost
+            *note(240, 720, 65),  # syncopated: sounds where step 1 begins
+            *note(1000, 1000, 66),  # no length at all: lost
+            *note(960, 1920, 67),
+        ],
+    )
+    roll = read_midi(path, steps_per_beat=1)
+    assert roll.shape == (4, 88)
+    expected = {60: [0, 1], 61: [2], 62: [3], 63: [0], 64: [], 65: [1], 66: [], 67: [2, 3]}
+    assert {pitch: steps_of(roll, pitch) for pitch in expected} == expected
+    assert roll.sum() == 8
+    halves = read_midi(path, steps_per_beat=2)
+    assert [steps_of(halves, pitch) for pitch in (63, 64, 65)] == [[0], [1], [1, 2]]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "chosen"),
+    [
+        ([480, 960, 1920], 1),
+        ([480, 240, 240], 2),
+        ([160, 160, 160, 480], 3),
+        ([120, 360, 480], 4),
+        ([480] * 39 + [240, 240], 1),  # but for one note in forty
+        ([160, 160, 160, 240, 240], 6),
+    ],
+)
+def test_the_grid_is_the_coarsest_that_the_notes_are_on(tmp_path, lengths, chosen):
+    rng, begins = np.random.default_rng(0), np.cumsum([0, *np.tile(lengths, 12)])
+    for song in range(3):
+        # Players and programs are not in time to the tick.
+        late = np.maximum(begins + rng.integers(-3, 4, len(begins)), 0)
+        notes = [note(a, b, 40 + song + i % 7) for i, (a, b) in enumerate(pairwise(late))]
+        write_notes(tmp_path / f"{song}.mid", [event for each in notes for event in each])
+    dataset = midi_folder(tmp_path)
+    assert dataset.schema.steps_per_beat == chosen
+    part = "a beat" if chosen == 1 else f"1/{chosen} of a beat"
+    assert dataset.notes[0].startswith(f"A step is {part}, the longest on which at least 95%")
+
+
+def test_music_that_is_played_freely_has_quarters_and_is_told_so(tmp_path):
+    rng = np.random.default_rng(0)
+    for song in range(3):
+        begins = np.cumsum(rng.uniform(200, 700, 60)).astype(int)
+        notes = [note(a, a + 300, 40 + song + i % 9) for i, a in enumerate(begins.tolist())]
+        write_notes(tmp_path / f"{song}.mid", [event for each in notes for event in each])
+    dataset = midi_folder(tmp_path)
+    assert dataset.schema.steps_per_beat == 4
+    assert "begin on no grid of beats" in dataset.notes[0]
+
+
+def test_notes_that_are_lost_and_merged_are_counted(tmp_path):
+    for song in range(3):
+        eighths = [note(240 * i, 240 * i + 240, 50 + song + i % 2) for i in range(20)]
+        held = [note(480 * i, 480 * i + 480, 70) for i in range(10)]
+        write_notes(tmp_path / f"{song}.mid", [e for each in eighths + held for e in each])
+    lost, merged = midi_folder(tmp_path, steps_per_beat=1).notes[1:]
+    # Ten of twenty eighths lie between steps, the other ten run together on one key.
+    assert lost.startswith("30 of 90 notes (33.3%) begin and end between two steps")
+    assert merged.startswith("54 of 90 notes (60.0%) are merged")
+    (merged,) = midi_folder(tmp_path, sampling="middle", steps_per_beat=2).notes[1:]
+    assert merged.startswith("27 of 90 notes")
+
+
+def test_tempo_and_loudness_are_those_of_the_middle_song(tmp_path):
+    for song, (seconds, loud) in enumerate(((0.3, 60), (0.4, 70), (0.9, 80))):
+        roll = random_roll(song)
+        options = {"seconds_per_step": seconds / 2, "steps_per_beat": 2}
+        write_midi(roll, tmp_path / f"{song}.mid", velocity=(loud, loud - 20), **options)
+    grid = midi_folder(tmp_path).schema
+    assert grid.steps_per_beat == 2
+    assert grid.seconds_per_beat == pytest.approx(0.4)
+    assert grid.step_seconds == pytest.approx(0.2)
+    on, off = grid.velocities
+    assert (60 <= on <= 80, 40 <= off <= 60) == (True, True)
+    assert on - off >= 10
+    assert NoteGrid.of_json(json.loads(json.dumps(grid.as_json()))) == grid
+    assert midi_folder(tmp_path, seconds_per_step=0.1).schema.step_seconds == 0.1
+
+
+@pytest.mark.parametrize("steps_per_beat", [0.5, 1, 2, 3, 4, 12, 1.5, 400])
+def test_the_grid_survives_midi(tmp_path, steps_per_beat):
+    roll = random_roll(0)
+    options = {"steps_per_beat": steps_per_beat}
+    write_midi(roll, tmp_path / "a.mid", seconds_per_step=0.03, **options)
+    np.testing.assert_array_equal(read_midi(tmp_path / "a.mid", **options), roll)
+    again = read_midi(tmp_path / "a.mid", seconds_per_step=0.03)
+    np.testing.assert_array_equal(again, roll)
+
+
+@needs_data
+def test_the_canonical_chorales_are_read_back_from_midi_to_the_note(tmp_path):
+    """All 382 songs, as a folder that knows nothing of how it was made."""
+    chorales = read_rolls(DATA / "music" / "jsb_chorales.npz")
+    songs = {}
+    for split in SPLITS:
+        for number, roll in enumerate(chorales.split(split)):
+            songs[f"{split}{number}.mid"] = roll
+            write_midi(roll, tmp_path / f"{split}{number}.mid")
+    assert len(songs) == 382
+    again = midi_folder(tmp_path)
+    assert again.notes[0].startswith("A step is a beat, the longest")
+    assert not any("between two steps" in sentence for sentence in again.notes)
+    found = {
+        name: roll
+        for split in SPLITS
+        for name, roll in zip(again.names[split], again.split(split), strict=True)
+    }
+    assert set(found) == set(songs)
+    for name, roll in songs.items():
+        np.testing.assert_array_equal(found[name], roll)
+
+
+def test_in_the_middle_of_steps_no_note_is_lost(tmp_path):
     path = write_notes(
         tmp_path / "a.mid",
         [
@@ -109,13 +233,14 @@ def test_a_note_sounds_in_the_steps_whose_middle_it_covers(tmp_path):
             *note(480 * 4 - 1, 480 * 4, 68),  # at the very end
         ],
     )
-    roll = read_midi(path)
+    middle = {"sampling": "middle"}
+    roll = read_midi(path, steps_per_beat=1, **middle)
     assert roll.shape == (4, 88)
     expected = {60: [0, 1], 61: [2], 62: [2], 63: [0], 64: [0], 65: [0], 66: [1], 67: [2], 68: [3]}
     assert {pitch: steps_of(roll, pitch) for pitch in expected} == expected
     assert roll.sum() == 10
-    assert steps_of(read_midi(path, steps_per_beat=2), 63) == [1]
-    assert steps_of(read_midi(path, steps_per_beat=0.5), 60) == [0]
+    assert steps_of(read_midi(path, steps_per_beat=2, **middle), 63) == [1]
+    assert steps_of(read_midi(path, steps_per_beat=0.5, **middle), 60) == [0]
 
 
 def test_tempo_changes_count_in_seconds_alone(tmp_path):
@@ -288,6 +413,7 @@ def test_bad_midi_is_refused(tmp_path):
     for wrong in (0, -1.0, float("nan"), float("inf")):
         refuses(lambda w=wrong: midi_folder(songs, seconds_per_step=w), ValueError, "positive")
     refuses(lambda: midi_folder(songs, steps_per_beat="4"), TypeError, "`steps_per_beat`", "'4'")
+    refuses(lambda: midi_folder(songs, sampling="end"), ValueError, "`sampling`", "'end'")
     refuses(lambda: midi_folder(songs, seconds_per_step=1e-300), ValueError, "steps long")
     for wrong in (2, (0.5,), "ab"):
         refuses(lambda w=wrong: midi_folder(songs, transpose=w), TypeError, "`transpose`")
@@ -310,7 +436,7 @@ def test_bad_rolls_are_not_written(tmp_path):
             lambda s=seconds: write_midi(roll, path, seconds_per_step=s),
             ValueError, "`seconds_per_step`",
         )  # fmt: skip
-    for velocity in (0, 128, 1.5, True, "loud"):
+    for velocity in (0, 128, 1.5, True, "loud", (), (80, 0)):
         refuses(
             lambda v=velocity: write_midi(roll, path, velocity=v), ValueError, "`velocity`", "127"
         )

@@ -315,13 +315,10 @@ class Sample(AppliedCommand):
 
 def _where_it_goes_on(run: Any, sample: Any, *, only_new: bool) -> str:
     """A sentence on where the model takes over."""
-    from varfilter.media.rows import times_from
-
     num_given, num_new = sample.num_given, len(sample.made)
     seconds = ""
-    if run.template.rate is not None:
-        moment = times_from(run.template, 0, 1, begin=num_given)[0]
-        seconds = f" ({moment:.3g} s)"
+    if (length := run.medium.seconds_per_step(run.template)) is not None:
+        seconds = f" ({num_given * length:.4g} s)"
     if only_new:
         return (
             f"{sample.name}: {count(num_new, 'step')} that would follow its {num_given:,}{seconds}."

@@ -9,7 +9,6 @@ from varfilter.data.batches import whole_sequences as whole_sequences
 from varfilter.data.dataset import Dataset as Dataset
 from varfilter.data.dataset import Family as Family
 from varfilter.data.dataset import Scaling as Scaling
-from varfilter.data.midi import midi_folder as midi_folder
 from varfilter.data.midi import read_midi as read_midi
 from varfilter.data.midi import write_midi as write_midi
 from varfilter.data.ragged import Ragged as Ragged
@@ -24,6 +23,7 @@ from varfilter.data.sets.videos import kth_sample as kth_sample
 from varfilter.data.sets.videos import kth_table as kth_table
 from varfilter.data.sets.videos import moving_digits as moving_digits
 from varfilter.data.sets.videos import weizmann as weizmann
+from varfilter.data.songs import midi_folder as midi_folder
 from varfilter.data.splits import split_by_sequence as split_by_sequence
 from varfilter.data.tables.read import read_table as read_table
 from varfilter.data.tables.schema import TableSchema as TableSchema

@@ -176,11 +176,9 @@ def frame_changes(
     return tuple(found)
 
 
-def note_changes(
-    files: Sequence[Notes], *, percussion: bool, step: str = "a beat"
-) -> tuple[str, ...]:
+def note_changes(files: Sequence[Notes], *, percussion: bool) -> tuple[str, ...]:
     """Parts that were merged on one keyboard, and notes that were left out."""
-    found = [f"A step is {step}."]
+    found = []
     merged = sum(file.parts > 1 for file in files)
     if merged:
         found.append(f"{_some(merged, files)} merged: all parts are on one keyboard.")

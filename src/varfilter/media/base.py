@@ -284,6 +284,10 @@ class AbstractMedium(ABC):
 
     # Rows of filtered steps and of forecasts
 
+    def seconds_per_step(self, dataset: Dataset) -> float | None:
+        """How long a step lasts; None where time is not in seconds."""
+        return None if dataset.rate is None else dataset.rows_per_step / dataset.rate
+
     def cell_size(self, dataset: Dataset) -> int:
         """Count the numbers of the largest value of a row."""
         return dataset.num_elements

@@ -2,24 +2,28 @@
 
 import zipfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+import jax.numpy as jnp
 import numpy as np
 
 from varfilter.data.dataset import SPLITS, Dataset
+from varfilter.data.note_grid import NoteGrid, Sampling
 from varfilter.data.ragged import Ragged
+from varfilter.data.sets.registry import CATALOGUE
 from varfilter.media.base import AbstractMedium, Figure, Inspection, Source, files_in
 from varfilter.media.formats import Row, Vector
+from varfilter.media.measures import Measure, Predictor
 from varfilter.media.reference import Reference, marginal_reference
-from varfilter.media.rows import Filtering, latent_row, step_length
+from varfilter.media.rows import Filtering, latent_row
 
 LOWEST, NUM_KEYS = 21, 88
 NOTES = tuple(f"note{note}" for note in range(LOWEST, LOWEST + NUM_KEYS))
 ROLLS = frozenset({".pickle", ".pkl", ".p", ".pck", ".mat"})
-# The seconds of a step where the data do not say: a beat.
-SECONDS_PER_BEAT = 0.5
+# Steps that a model makes up, to count the notes of.
+NUM_MADE_UP = 32
 # MIDI note 60 is the middle C, C4.
 CS = range(24, LOWEST + NUM_KEYS, 12)
 
@@ -31,9 +35,12 @@ class MusicSource(Source):
     medium: ClassVar[str] = "music"
 
     steps_per_beat: float | None = None
-    """MIDI: steps in a beat (1)."""
+    """MIDI: steps in a beat (the fewest on which 95% of the notes begin)."""
     seconds_per_step: float | None = None
     """MIDI: the length of a step in seconds, instead of a part of a beat."""
+    sampling: Sampling | None = None
+    """MIDI: onset, notes that sound where a step begins; or middle, every note, so that runs of
+    short ones sound together (onset)."""
     percussion: bool | None = None
     """MIDI: whether the notes of drums count."""
 
@@ -84,8 +91,8 @@ class MusicMedium(AbstractMedium):
 
     def reader(self, path: Path) -> Callable[..., Dataset]:
         """Choose the reader: of a folder of MIDI files, or of one file of rolls."""
-        from varfilter.data.midi import midi_folder
         from varfilter.data.rolls import read_rolls
+        from varfilter.data.songs import midi_folder
 
         return midi_folder if path.is_dir() else read_rolls
 
@@ -103,7 +110,105 @@ class MusicMedium(AbstractMedium):
                     yield f"{split}/{i}", roll
             return
         for name, file in files_in(path, self):
-            yield name, read_midi(file, **source.options())
+            yield name, read_midi(file, **self.as_recorded(source, dataset.schema).options())
+
+    def schema_json(self, dataset: Dataset) -> Any:
+        """The grid of steps, with tempo and loudness, as plain JSON."""
+        return None if dataset.schema is None else dataset.schema.as_json()
+
+    def schema(self, known: Any) -> Any:
+        """What `schema_json` made, as the grid that it was."""
+        return NoteGrid.of_json(known)
+
+    def as_recorded(self, source: Source, schema: Any) -> Source:
+        """The source with the grid that was chosen when a run began.
+
+        Runs of before there was a choice had a beat for a step and every note in it; runs on rolls
+        have canonical ones, a beat a step, where nothing else is asked for.
+        """
+        assert isinstance(source, MusicSource)
+        if schema is not None:
+            return replace(
+                source,
+                steps_per_beat=schema.steps_per_beat,
+                seconds_per_step=schema.seconds_per_step,
+                sampling=schema.sampling,
+            )
+        has_step = source.steps_per_beat is not None or source.seconds_per_step is not None
+        steps_per_beat = source.steps_per_beat if has_step else 1.0
+        is_of_rolls = source.source in CATALOGUE or Path(source.source).suffix.lower() in (
+            *ROLLS,
+            ".npz",
+        )
+        sampling = source.sampling or ("onset" if is_of_rolls else "middle")
+        return replace(source, steps_per_beat=steps_per_beat, sampling=sampling)
+
+    def seconds_per_step(self, dataset: Dataset) -> float | None:
+        """How long a step lasts, at the tempo of the data; of rolls, half a second."""
+        grid = dataset.schema
+        return super().seconds_per_step(dataset) or (grid or NoteGrid()).step_seconds
+
+    def measures(
+        self, dataset: Dataset, split: str, predictor: Predictor, scores: dict[str, Any]
+    ) -> list[Measure]:
+        """Frame accuracy (Bay et al. 2009), and notes a step: expected, made up and of the data."""
+        marginal = np.mean(dataset.train.values, axis=0) > 0.5
+        model, last, frequent = np.zeros(3), np.zeros(3), np.zeros(3)
+        num_steps = num_notes = expected = 0.0
+        for xs, means in predictor.one_step():
+            came, likely = xs[1:] > 0.5, means > 0.5
+            model += _counts(likely, came)
+            last += _counts(xs[:-1] > 0.5, came)
+            frequent += _counts(np.broadcast_to(marginal, came.shape), came)
+            num_steps += len(came)
+            num_notes += float(came.sum())
+            expected += float(means.sum())
+        if not num_steps:
+            return []
+        found = [
+            Measure(
+                "frame accuracy",
+                _accuracy(model),
+                "TP / (TP + FP + FN) over all steps and keys, where a key is predicted if its"
+                " probability one step ahead is above 1/2",
+                {
+                    "the step before": _accuracy(last),
+                    "each note by its frequency": _accuracy(frequent),
+                },
+                "higher",
+            ),
+            Measure(
+                "notes a step, expected",
+                expected / num_steps,
+                "the sum of the probabilities one step ahead",
+                {"the data": num_notes / num_steps},
+            ),
+        ]
+        drawn = [
+            (float(each.draws.sum(axis=-1).mean()), float(each.came.sum(axis=-1).mean()))
+            for each in predictor.futures(1, NUM_MADE_UP, 1, mean=False)
+        ]
+        if drawn:
+            made, came = np.mean(drawn, axis=0)
+            found.append(
+                Measure(
+                    "notes a step, made up",
+                    float(made),
+                    f"{NUM_MADE_UP} steps that the model draws after the first of each piece",
+                    {"the data": float(came)},
+                )
+            )
+        return found
+
+    def likely(self, dataset: Dataset, mean: Any) -> Any:
+        """As many of the most probable keys as are expected to sound.
+
+        Those above 1/2 alone would be too few: a model that knows a chord will come, and not yet
+        which, gives none of its notes as much.
+        """
+        number = jnp.round(jnp.sum(mean, axis=-1, keepdims=True))
+        rank = jnp.argsort(jnp.argsort(-jnp.asarray(mean), axis=-1), axis=-1)
+        return (rank < number).astype(mean.dtype)
 
     def numbers(self, dataset: Dataset, ragged: Ragged) -> dict[str, Any]:
         """The lowest and the highest pitch that sounds."""
@@ -148,11 +253,20 @@ class MusicMedium(AbstractMedium):
             }
 
     def write(self, path: Path, dataset: Dataset, xs: np.ndarray) -> None:
-        """A MIDI file; a step lasts what it does in the data, or half a second."""
+        """A MIDI file with the grid, the tempo and the loudness of the data.
+
+        Of rolls, which have none, a step is a beat of half a second.
+        """
         from varfilter.data.midi import write_midi
 
-        seconds = SECONDS_PER_BEAT if dataset.rate is None else step_length(dataset)
-        write_midi(xs, path, seconds_per_step=seconds)
+        grid = dataset.schema or NoteGrid()
+        write_midi(
+            xs,
+            path,
+            seconds_per_step=self.seconds_per_step(dataset) or grid.step_seconds,
+            steps_per_beat=grid.steps_per_beat or 1,
+            velocity=grid.velocities,
+        )
 
     def draw_dataset(self, page: Any, dataset: Dataset, shown: list[Any]) -> Figure:
         """Draw scores: pitch against time, only the pitches round those that sound."""
@@ -180,6 +294,17 @@ class MusicMedium(AbstractMedium):
         for axis in axes:
             _limit_keys(axis, sequence.xs, margin=4.5)
         return figure
+
+
+def _counts(predicted: np.ndarray, came: np.ndarray) -> np.ndarray:
+    """How many notes are right, how many are too many, and how many were missed."""
+    return np.array(
+        [(predicted & came).sum(), (predicted & ~came).sum(), (~predicted & came).sum()], float
+    )
+
+
+def _accuracy(counts: np.ndarray) -> float:
+    return float(counts[0] / max(counts.sum(), 1.0))
 
 
 def _limit_keys(axis: Any, rolls: np.ndarray, *, margin: float) -> None:
