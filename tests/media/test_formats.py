@@ -50,7 +50,7 @@ def test_parquet_and_npz_keep_the_types(tmp_path):
     write_rows(iter(ROWS), tmp_path / "a.parquet")
     frame = pl.read_parquet(tmp_path / "a.parquet")
     assert dict(frame.schema) == {
-        "name": pl.String, "when": pl.Datetime("us"), "x": pl.Float32, "n": pl.Float64,
+        "name": pl.String, "when": pl.Datetime("us"), "x": pl.Float32, "n": pl.Int64,
     }  # fmt: skip
     assert frame["name"].to_list() == ["a,b", None, "ü\n"]
     assert frame["when"].to_list() == [

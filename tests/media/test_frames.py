@@ -9,7 +9,7 @@ from varfilter.data.tables.read import read_table
 from varfilter.media.base import NewSequence
 from varfilter.media.formats import as_columns, write_rows
 from varfilter.media.frames import frame_like
-from varfilter.media.rows import Filtering
+from varfilter.media.rows import Alarms, ColumnSurprises, Filtering
 from varfilter.media.table import TableMedium, TableSource
 
 MEDIUM = TableMedium()
@@ -145,3 +145,55 @@ def test_dates_are_written_as_they_were(tmp_path):
     made = read(data)
     assert as_columns(ahead(made, data))["when"].dtype == "datetime64[D]"
     assert as_columns(filtered(made, data))["when"].dtype == "datetime64[D]"
+
+
+def test_cells_come_back_as_they_came(tmp_path):
+    """Whole numbers, truths and texts as such, in files and frames; what is missing is missing."""
+    path = tmp_path / "in.csv"
+    hours = [f"2024-01-01T{hour:02d}:00" for hour in range(24)]
+    cells = [(f"{0.1 * i:.1f}", i, ["true", "false"][i % 3 == 0], 7) for i in range(24)]
+    cells[5] = ("0.5", "", "", 7)
+    lines = ["time,x,n,is_on,model"]
+    lines += [f"{time},{','.join(map(str, row))}" for time, row in zip(hours, cells, strict=True)]
+    path.write_text("\n".join(lines) + "\n")
+    made = read(path, fractions=(0.9, 0.05, 0.05))
+    assert made.schema.constants == {"model": 7.0}
+    rows = filtered(made, path)
+    for ending in (".csv", ".jsonl", ".parquet"):
+        write_rows(iter(rows), tmp_path / f"out{ending}")
+    first, sixth = (tmp_path / "out.csv").read_text().splitlines()[2:7:4]
+    assert first == "0,2024-01-01T01:00,0.1,1,True,7,1.0"
+    assert sixth == "0,2024-01-01T05:00,0.5,,,7,5.0"
+    assert '"n": 1, "is_on": true, "model": 7,' in (tmp_path / "out.jsonl").read_text()
+    kept = pl.read_parquet(tmp_path / "out.parquet")
+    assert kept.schema["n"] == pl.Int64
+    assert kept.schema["is_on"] == pl.Boolean
+    assert kept["n"].null_count() == kept["is_on"].null_count() == 1
+    frame = pd.read_csv(path).astype({"n": "Int64", "x": "float32"})
+    given = frame_like(frame, filtered(made, frame), made.schema, is_aligned=True)
+    pd.testing.assert_frame_equal(given[list(frame)], frame)
+
+
+def test_a_row_that_lost_its_value_has_no_surprise():
+    """Of two rows on a step, each is told what was said of its own values."""
+    step = {"time": np.arange(30.0), "x": np.arange(30.0), "y": np.arange(30.0)}
+    made = read(step)
+    two = {
+        "time": np.array([0.0, 1.0, 1.1, 2.0, 2.1, 3.0]),
+        "x": np.array([0.0, 1.0, np.nan, 2.0, 9.0, 3.0]),
+        "y": np.array([0.0, np.nan, 1.0, 2.0, np.nan, 3.0]),
+    }
+    with pytest.warns(UserWarning, match="1 row lost a value to a later row"):
+        [sequence] = MEDIUM.sequences(made, TableSource("x"), two)
+    nats = 10.0 * np.arange(8.0).reshape(4, 2)
+    columns = ColumnSurprises(nats, nats, nats, nats, nats)
+    alarms = Alarms(np.full(4, 0.5), np.ones(4, bool), np.full(4, "why"), np.ones((4, 2), bool))
+    said = Filtering(
+        0, sequence.rows, sequence.times, {}, np.arange(4.0), columns=columns, alarms=alarms
+    ).as_given(sequence.given, fill_gaps=False)
+    np.testing.assert_array_equal(said.surprise, [0, 1, 1, np.nan, 2, 3])
+    expected = [[0, 10], [20, np.nan], [np.nan, 30], [np.nan, 50], [40, np.nan], [60, 70]]
+    np.testing.assert_array_equal(said.columns.nats, expected)
+    assert said.alarms.flags.tolist() == [True, True, True, False, True, True]
+    assert said.alarms.causes.tolist() == ["why", "why", "why", "", "why", "why"]
+    assert np.isnan(said.alarms.p_values[3])

@@ -10,6 +10,7 @@ import pytest
 
 from varfilter.cli.options import TrainOptions
 from varfilter.cli.reports import Evaluate
+from varfilter.cli.several import _print_end as print_end_of_seeds
 from varfilter.cli.train import _print_end
 from varfilter.media.naive import LAST, LINEAR
 from varfilter.plots.columns import Fan, columns, drawn_columns, fan
@@ -21,6 +22,15 @@ from varfilter.runs.checkpointing import Best
 from varfilter.runs.comparison import compare_run, remember_comparison
 from varfilter.runs.metrics import verdict
 from varfilter.runs.training import Stopped
+
+
+def forgetful(run, folder, monkeypatch):
+    """The run of another folder, whose record is kept in memory alone."""
+    other = Run(folder, run.experiment, dict(run.record))
+    folder.mkdir(exist_ok=True)
+    monkeypatch.setattr(other, "remember", lambda **facts: other.record.update(facts))
+    return other
+
 
 HEAT, VALVE = "heat < $x$ & y", "valve"
 
@@ -78,9 +88,8 @@ def test_evaluate_prints_a_table_that_a_terminal_shows(reported, capsys):
 def test_a_run_that_loses_says_so_where_it_is_used(reported, monkeypatch, tmp_path):
     run, _, numbers = reported("table")
     found = numbers["runs"][0]["comparison"]
-    other = Run(tmp_path, run.experiment, dict(run.record))
+    other = forgetful(run, tmp_path, monkeypatch)
     monkeypatch.setattr(comparison, "compare_run", lambda *_, **__: found)
-    monkeypatch.setattr(other, "remember", lambda **facts: other.record.update(facts))
     remember_comparison(other, run.dataset)
     nats = other.record["comparison"]
     assert set(nats) == {"model", LAST, LINEAR}
@@ -100,12 +109,12 @@ def test_training_ends_with_what_it_lost_to(reported, monkeypatch, tmp_path, cap
     monkeypatch.setattr(comparison, "compare_run", lambda *_, **__: found | {"nats": nats})
     # Alarms are tested elsewhere, and need what was learned.
     monkeypatch.setattr("varfilter.runs.applied.calibrate_run", lambda *_: None)
-    other = Run(tmp_path, run.experiment, dict(run.record))
-    monkeypatch.setattr(other, "remember", lambda **facts: other.record.update(facts))
+    other = forgetful(run, tmp_path, monkeypatch)
     stopped = Stopped("enough", 2, Best(9.0, 2))
     _print_end(other, run.dataset, stopped, TrainOptions())
     out = capsys.readouterr().out
     assert "one step ahead" in out
+    assert "alarms: none, since fewer than 30 steps of the validation part" in out
     last = " ".join(out[out.rindex("warning:") :].split())
     assert last.startswith(f"warning: It is no better than the {LINEAR}: 9.0000 nats per step")
     # Who asked for the last lines has the verdict, without the table.
@@ -113,6 +122,38 @@ def test_training_ends_with_what_it_lost_to(reported, monkeypatch, tmp_path, cap
     out = capsys.readouterr().out
     assert "one step ahead" not in out
     assert "no better than" in out
+
+
+def test_seeds_end_with_what_each_of_them_lost_to(reported, monkeypatch, tmp_path, capsys):
+    run, _, numbers = reported("table")
+    found = numbers["runs"][0]["comparison"]
+    rmse = found["columns"]["model"]["1"][HEAT]["rmse"]
+
+    def compared(each, **_):
+        """The second seed is worse by one nat, and twice as far away."""
+        if each.folder.name == "seed-0":
+            (each.folder / comparison.LINEAR).write_bytes(b"learned")
+            return found
+        # What was learned for the first is not learned again.
+        assert (each.folder / comparison.LINEAR).read_bytes() == b"learned"
+        own = {ahead: nats + 1.0 for ahead, nats in found["nats"]["model"].items()}
+        columns = json.loads(json.dumps(found["columns"]))
+        columns["model"]["1"][HEAT]["rmse"] = 2 * rmse
+        return found | {"nats": found["nats"] | {"model": own}, "columns": columns}
+
+    monkeypatch.setattr(comparison, "compare_run", compared)
+    monkeypatch.setattr("varfilter.runs.applied.calibrate_run", lambda *_: None)
+    runs = [forgetful(run, tmp_path / f"seed-{i}", monkeypatch) for i in range(2)]
+    stopped = {i: Stopped("enough", 2, Best(9.0, 2)) for i in range(2)}
+    print_end_of_seeds(tmp_path, runs, run.dataset, stopped, TrainOptions())
+    out = capsys.readouterr().out
+    assert "means over 2 seeds" in out
+    assert re.search(rf"model +{1.5 * rmse:.3f}", out)
+    nats = [each.record["comparison"]["model"] for each in runs]
+    assert nats[1] == pytest.approx(nats[0] + 1.0)
+    for each in runs:
+        said = verdict(each)
+        assert said is None or said in " ".join(out.split())
 
 
 def test_a_medium_without_columns_is_compared_with_nothing(reported):

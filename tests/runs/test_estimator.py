@@ -62,6 +62,12 @@ def test_the_conventions_of_scikit_learn():
             call(pumps(20))
 
 
+def test_fit_compares_with_what_takes_no_training(fitted):
+    found = fitted.comparison_
+    assert {"model", "last value", "linear model"} <= set(found["columns"])
+    assert fitted.run.record["comparison"] == {n: each["1"] for n, each in found["nats"].items()}
+
+
 def test_a_clone_of_a_fitted_filter_is_not_fitted(fitted):
     base = pytest.importorskip("sklearn.base")
     with pytest.raises(NotFittedError):
@@ -86,6 +92,8 @@ def test_alarms_go_where_the_filter_goes(fitted, tmp_path):
     new = pumps(20, seed=1)
     new["warm"][10] += 500.0
     found = fitted.filter(new)
+    # What is the user's own comes back as it came, predictions are numbers.
+    assert (found["is_on"].dtype, found["warm"].dtype) == (new["is_on"].dtype, np.float64)
     assert found["alarm"][10] == 1
     assert found["p_value"][10] < 0.01
     assert found["alarm_cause"][10].startswith("warm: 5")

@@ -52,7 +52,10 @@ class Filter(AppliedCommand):
     Of a table, the surprise of each column by itself is told too, and how rare such a step is:
     p_value, the probability that a healthy one is as surprising; alarm, 1 where that is at most
     --alarm-rate; alarm_cause, which columns caused it and what was expected of them. They are set
-    once, by the validation part of the run's data, and kept in its folder.
+    once, by the validation part of the run's data, and kept in its folder. Surprise is in nats, of
+    columns in standardised units (less their mean in training, by their spread there): a column
+    counts the same in metres and in millimetres. A row that lost a value to a later one on its step
+    has no surprise.
 
     INPUT - is for tables as they come: a JSON object a line on standard input, with the names of
     the columns; null or absent is missing. The columns of time and sequence may be there. A row

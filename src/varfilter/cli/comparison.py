@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from varfilter._text import count, printable
+from varfilter._text import count, printable, say
 
 # A terminal that is no wider shows every line whole.
 WIDTH = 80
@@ -35,11 +35,28 @@ def say_comparison(found: Mapping[str, Any]) -> None:
     if len(names) > MOST_COLUMNS:
         console.print(f"{len(names) - MOST_COLUMNS} more columns are in the JSON of `evaluate`.")
     console.print(
-        "RMSE and CRPS in the column's own units, log score in nats (all: per step), lower is"
-        " better; 50% and 90%: the values inside of such bands."
+        "RMSE and CRPS in the column's own units; log score in nats (all: per step) of standardised"
+        " ones, add log(spread in training) for the column's own; lower is better. 50% and 90%: the"
+        " values inside of such bands."
     )
     for note in found["notes"]:
         console.print(printable(note), markup=False)
+
+
+def say_alarms(run: Any, healthy: Any) -> None:
+    """Print what the alarms of a run are set by, or that it will have none."""
+    from varfilter.runs.calibration import FEWEST_VALUES
+
+    if not run.medium.has_alarms:
+        return
+    if healthy is not None:
+        steps = healthy.num_steps
+        say(f"alarms: by {steps:,} validated steps; rates below {1 / steps:.2g} are extrapolated")
+        return
+    say(
+        f"alarms: none, since fewer than {FEWEST_VALUES} steps of the validation part were"
+        " observed; a longer table would have some"
+    )
 
 
 def _table(found: Mapping[str, Any], horizon: str) -> Any:

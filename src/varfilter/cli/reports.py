@@ -44,7 +44,8 @@ class Evaluate(Command):
     music the frame accuracy, and notes a step; of sound bits a sample, beside linear prediction; of
     video bits a dimension, and PSNR and SSIM of the best of --num-futures, 1 to 20 frames ahead.
     Of a table, that filter then stands beside the last value, that of a season before and a linear
-    state-space model, column by column, one step and --horizon steps ahead.
+    state-space model, column by column, one step and --horizon steps ahead. Nats are of its columns
+    in standardised units: less their mean in training, by their spread there.
 
     examples:
       varfilter evaluate runs/srnn-jsb-avf

@@ -97,7 +97,7 @@ def train_seeds(
     if len(stopped) < len(runs):
         say(_how_to_go_on(out, _left(runs)))
         return STOPPED
-    _print_end(out, runs, dataset, stopped)
+    _print_end(out, runs, dataset, stopped, options)
     return 0
 
 
@@ -150,7 +150,17 @@ def _left(runs: Sequence[Run]) -> str:
     return "Stopped, and saved." if has_learned else "Stopped; nothing was learned yet."
 
 
-def _print_end(out: Path, runs: Sequence[Run], dataset: Any, stopped: dict[int, Stopped]) -> None:
+def _print_end(
+    out: Path,
+    runs: Sequence[Run],
+    dataset: Any,
+    stopped: dict[int, Stopped],
+    options: TrainOptions,
+) -> None:
+    from varfilter.cli.comparison import say_alarms, say_comparison
+    from varfilter.runs.applied import calibrate_run
+    from varfilter.runs.comparison import remember_comparisons
+
     lines: list[tuple[str, str]] = []
     for run, end in zip(runs, (stopped[m] for m in range(len(runs))), strict=True):
         lines.append((run.folder.name, f"done at step {end.step:,}: {end.reason}"))
@@ -160,12 +170,19 @@ def _print_end(out: Path, runs: Sequence[Run], dataset: Any, stopped: dict[int, 
         lines.append(
             (f"{len(best)} seeds", f"best validation: {_mean_and_spread(best)} nats per step")
         )
+    say_overview(lines, sys.stdout)
+    # Now, since the data are at hand: the folders may go where they are not.
+    healthy = [calibrate_run(run, dataset) for run in runs]
+    say_alarms(runs[0], healthy[0])
+    compared = remember_comparisons(runs, dataset, options.horizon or 1)
+    if compared is not None and not options.quiet:
+        say_comparison(compared)
     said: dict[str, list[str]] = {}
     for run in runs:
         for text in judged_run(run, dataset):
             said.setdefault(text, []).append(run.folder.name)
-    lines += [("warning:", f"{', '.join(who)}: {text}") for text, who in said.items()]
-    say_overview(lines, sys.stdout)
+    warnings = [("warning:", f"{', '.join(who)}: {text}") for text, who in said.items()]
+    say_overview(warnings, sys.stdout)
     say(f"runs: {out}", f"next: {runs[0].command('evaluate')}", "      and so each of them")
 
 

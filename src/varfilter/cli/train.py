@@ -187,7 +187,7 @@ def _left(run: Any) -> str:
 
 
 def _print_end(run: Any, dataset: Any, stopped: Any, options: TrainOptions) -> None:
-    from varfilter.cli.comparison import say_comparison
+    from varfilter.cli.comparison import say_alarms, say_comparison
     from varfilter.cli.overview import say as say_overview
     from varfilter.cli.progress import best_score
     from varfilter.runs.applied import calibrate_run
@@ -202,9 +202,7 @@ def _print_end(run: Any, dataset: Any, stopped: Any, options: TrainOptions) -> N
     )
     # Now, since the data are at hand: the folder may go where they are not.
     healthy = calibrate_run(run, dataset)
-    if healthy is not None:
-        count = healthy.num_steps
-        say(f"alarms: by {count:,} validated steps; rates below {1 / count:.2g} are extrapolated")
+    say_alarms(run, healthy)
     compared = remember_comparison(run, dataset, options.horizon or 1)
     if compared is not None and not options.quiet:
         say_comparison(compared)

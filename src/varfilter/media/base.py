@@ -114,6 +114,7 @@ class AbstractMedium(ABC):
     - `inputs` says what `varfilter filter` takes, and `ones` what people call elements that are 1.
     - `has_alarms`: the elements of a step are columns that mean something by themselves, so that
       the surprise of each is told, and which of them caused an alarm.
+    - `score_units`: in which units log scores are, in words.
     - `has_keys`: elements are pitches in order, so that a sequence can be moved to another key.
     """
 
@@ -131,6 +132,7 @@ class AbstractMedium(ABC):
     inputs: ClassVar[str] = "a .npy file of rows like those of the data"
     ones: ClassVar[str] = "ones"
     has_alarms: ClassVar[bool] = False
+    score_units: ClassVar[str] = "nats per step; lower is better"
     has_keys: ClassVar[bool] = False
     gallery: ClassVar[Gallery] = Gallery()
     inspection: ClassVar[Inspection] = Inspection()

@@ -21,6 +21,7 @@ ENDINGS = (".jsonl", ".csv", ".parquet", ".npz")
 # Formats that have a column for each number, and of how many numbers a value may be there.
 NARROW = (".csv", ".parquet")
 MOST_ELEMENTS = 100
+WHOLE: tuple[type, ...] = (int, np.integer, np.bool)
 DATES: tuple[type, ...] = (np.datetime64, dt.date)
 
 
@@ -141,6 +142,8 @@ def _write_parquet(rows: Iterable[Row], path: Path) -> None:
             array = _array(values)
             if array.dtype.kind == "U":
                 array = [_text(value) for value in values]
+            elif array.dtype.kind == "f" and _are_whole(values):
+                array = [_plain(value) for value in values]
             column = polars.Series(name, array)
             series.append(column.fill_nan(None) if column.dtype.is_float() else column)
         content = io.BytesIO()
@@ -282,6 +285,12 @@ def _array(values: list[Any]) -> np.ndarray:
     if array.dtype.kind not in "bui" and present:
         raise TypeError(f"`rows` must hold numbers, dates and text; got {kind(present[0])}.")
     return array
+
+
+def _are_whole(values: list[Any]) -> bool:
+    """Whether all that is there are whole numbers or truths, and something is."""
+    present = [value for value in values if not _is_missing(value)]
+    return bool(present) and all(isinstance(value, WHOLE) for value in present)
 
 
 def _text(value: Any) -> str | None:

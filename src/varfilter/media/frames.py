@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from varfilter.data.tables.files import is_time_index
 from varfilter.data.tables.schema import TableSchema
 from varfilter.data.tables.times import UNNAMED, under_own_name
 from varfilter.media.formats import Row, as_columns
@@ -20,8 +21,8 @@ def frame_like(
     """The rows as a polars or pandas frame if `frame` is one, else as arrays by name.
 
     With `is_aligned` they are those of `frame`, in its order: its columns of time and sequence and
-    those that were observed are taken over, and the index of a pandas frame. Else a time, and an index of times, have the type,
-    the zone and the name that they have there.
+    those that were observed are taken over, and the index of a pandas frame. Else a time, and an
+    index of times, have the type, the zone and the name that they have there.
     """
     columns: dict[str, Any] = as_columns(rows)
     library = type(frame).__module__.split(".")[0]
@@ -89,7 +90,7 @@ def _pandas(frame: Any, columns: dict[str, Any], schema: TableSchema, *, is_alig
     levels = {
         _level_name(index, i): index.get_level_values(i).to_series()
         for i in range(index.nlevels)
-        if index.names[i] is not None or index.get_level_values(i).dtype.kind == "M"
+        if index.names[i] is not None or is_time_index(index.get_level_values(i))
     }
     own = _own(schema, [*given, *levels], with_values=is_aligned)
     if is_aligned:
@@ -115,6 +116,8 @@ def _level_name(index: Any, level: int) -> str:
 
 def _typed(series: Any, given: Any) -> Any:
     """A column of times or names with the type that it had in the user's frame."""
+    if str(given.dtype).startswith("period"):
+        return series.dt.to_period(given.dtype.freq)
     if given.dtype.kind == "M":
         zone = getattr(given.dt, "tz", None)
         if zone is None:

@@ -109,6 +109,10 @@ class TableMedium(AbstractMedium):
     # What makes the bands inside gaps hold what they say (`benchmarks/README.md`).
     spread = 1.1
     has_alarms = True
+    score_units = (
+        "nats per step; lower is better; densities are of standardised columns, less their mean in"
+        " training and divided by their spread there"
+    )
     inputs = "a table (.csv, .tsv, .parquet, .npy, .npz), or - for JSON lines on standard input"
     gallery = Gallery(3, 1000, "marks at the bottom are missing values")
     inspection = Inspection(num_drawn=1, num_steps=1000, has_worst=True)

@@ -20,10 +20,11 @@ from varfilter.training.predictive_scores import belief_before
 
 ABOUT = (
     "RMSE and CRPS (the continuous ranked probability score) in the column's own units; the log"
-    " score is -log p of a value, in nats of the model's units, “all” is their sum in a step. Lower"
-    " is better, the best log score of each column stands out. 50% and 90%: how many of the values"
-    " lay inside of such bands; a column of 0 and 1 has none. All have predicted the same values,"
-    " told of all rows before them."
+    " score is -log p of a value, in nats, of the column in standardised units (less its mean in"
+    " training, by its spread there), and “all” is their sum in a step. Lower is better, the best"
+    " log score of each column stands out. 50% and 90%: how many of the values lay inside of such"
+    " bands; a column of 0 and 1 has none. All have predicted the same values, told of all rows"
+    " before them."
 )
 # Steps before a forecast that are drawn, for each that is forecast.
 BEFORE = 3

@@ -297,6 +297,8 @@ def filter_data(
     The prediction is that of `predict`, from `num_samples` draws (128; 16 for video), with
     quantiles at `levels`. `spread` is how much wider the prior of each step is than it was learned
     (1.1 for the many trajectories of tables, else 1).
+    Surprise is -log p(x_t | x_<t) in nats, of a table's columns in standardised units: less their
+    mean in training, by their spread there.
     The first step of a sequence is conditioned on, as in training: it has neither prediction nor
     surprise. Every sequence draws from the same seed, so that its numbers do not depend on those
     beside it, and are those of the same lines on standard input.

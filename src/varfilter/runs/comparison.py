@@ -1,10 +1,12 @@
 """A trained run beside what takes no training, column by column, on the same held-out steps."""
 
 import math
+import shutil
 from collections.abc import Sequence
 from typing import Any
 
 import jax
+import numpy as np
 
 from varfilter._arguments import require_positive
 from varfilter._text import count
@@ -35,7 +37,9 @@ def compare_run(
     """The scores of the run and of the references of its medium, as plain JSON.
 
     Of each column, one step ahead and `horizon` steps ahead: `rmse` and `crps` in its own units,
-    `nats`, minus the log of the density or probability of a value, and the shares of values
+    `nats`, minus the log of the density or probability of a value in standardised units (`units`;
+    the spread of each numeric column in training is in `scales`: the log of it more is the score in
+    its own units, but for values that are held at a bound or are 0), and the shares of values
     `within_50` and `within_90`, bands that should hold so many in a hundred. `nats` of a predictor
     are summed over the columns. All have predicted the same values, told of all rows before them;
     the run with the filter that `filter_data` has, by 256 draws. None where there are no columns.
@@ -70,6 +74,8 @@ def compare_run(
         "horizons": list(own),
         "forecast_every": every,
         "num_samples": NUM_SAMPLES,
+        "units": run.medium.score_units,
+        "scales": _scales(dataset),
         "notes": list(references.notes),
         "columns": found,
         "nats": {
@@ -87,6 +93,37 @@ def remember_comparison(run: Run, dataset: Dataset, horizon: int = 1) -> dict[st
     return found
 
 
+def remember_comparisons(
+    runs: Sequence[Run], dataset: Dataset, horizon: int = 1
+) -> dict[str, Any] | None:
+    """The same for runs that differ by their seeds: what is learned for references is learned once.
+
+    The scores of the model are means over the runs.
+    """
+    found: list[dict[str, Any]] = []
+    for run in runs:
+        learned = runs[0].folder / LINEAR
+        if found and learned.is_file():
+            shutil.copyfile(learned, run.folder / LINEAR)
+        each = remember_comparison(run, dataset, horizon)
+        if each is None:
+            return None
+        found.append(each)
+    first = found[0]
+    own = {part: _mean([each[part][MODEL] for each in found]) for part in ("columns", "nats")}
+    notes = first["notes"]
+    if len(runs) > 1:
+        notes = [f"Scores of the {MODEL} are means over {len(runs)} seeds.", *notes]
+    return first | {part: first[part] | {MODEL: own[part]} for part in own} | {"notes": notes}
+
+
+def _mean(scores: Sequence[Any]) -> Any:
+    """The means of dictionaries of numbers with the same names; of what is None, None."""
+    if isinstance(scores[0], dict):
+        return {name: _mean([each[name] for each in scores]) for name in scores[0]}
+    return None if scores[0] is None else sum(scores) / len(scores)
+
+
 def compared_part(
     dataset: Dataset, split: str, horizon: int | None
 ) -> tuple[list[Continued], int, int]:
@@ -95,6 +132,16 @@ def compared_part(
     horizon = _reached(sequences, horizon, split)
     num_steps = sum(len(each) - each.begin for each in sequences)
     return sequences, horizon, 1 if horizon == 1 else math.ceil(num_steps / MOST_FORECASTS)
+
+
+def _scales(dataset: Dataset) -> dict[str, float]:
+    """What the values of each column with a density were divided by."""
+    scale = np.broadcast_to(np.asarray(dataset.scaling.scale, np.float64), dataset.num_elements)
+    return {
+        name: float(scale[i])
+        for i, (name, family) in enumerate(dataset.column_families)
+        if not family.has_levels
+    }
 
 
 def _total(scores: dict[str, dict[str, Any]]) -> float:

@@ -3,6 +3,7 @@
 import inspect
 import shutil
 import tempfile
+import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -22,6 +23,8 @@ from varfilter.media.rows import joined, restored
 from varfilter.media.table import TableSource
 from varfilter.runs.alarms import require_rate, with_alarms
 from varfilter.runs.applied import apply_run, calibrate_run, filter_data, forecast_data
+from varfilter.runs.comparison import remember_comparison
+from varfilter.runs.metrics import verdict
 from varfilter.runs.run import IN_MEMORY, Run
 from varfilter.runs.training import train_run
 from varfilter.runs.update import update_run
@@ -80,6 +83,7 @@ class TableFilter:
         self._run: Run | None = None
         self._fitted: Any = None
         self._dataset: Dataset | None = None
+        self._compared: dict[str, Any] | None = None
 
     def __repr__(self) -> str:
         defaults = inspect.signature(type(self)).parameters
@@ -113,6 +117,8 @@ class TableFilter:
     def fit(self, frame: Any, y: Any = None) -> "TableFilter":
         """Train on the first part of the table, and keep the best by validation on the next.
 
+        What was learned is then held against naive and linear predictors (`comparison_`); that it
+        is no better than one of them is a warning.
         `y` is there for pipelines, which give one, and is not looked at.
         """
         require_rate(self.alarm_rate)
@@ -128,7 +134,18 @@ class TableFilter:
         for _ in train_run(run, dataset):
             pass
         self._run, self._fitted, self._dataset = run, frame, dataset
+        self._compared = remember_comparison(run, dataset)
+        if (said := verdict(run)) is not None:
+            warnings.warn(said, stacklevel=2)
         return self
+
+    @property
+    def comparison_(self) -> dict[str, Any] | None:
+        """The scores of the last `fit` beside naive and linear predictors, on the validation part.
+
+        As `varfilter.runs.comparison.compare_run` has them; None of a filter that was loaded.
+        """
+        return self._compared
 
     def update(self, frame: Any, *, num_epochs: int | None = None) -> "TableFilter":
         """Go on with new rows, from what was learned: `varfilter.runs.update.update_run`.
@@ -195,6 +212,7 @@ class TableFilter:
     def score(self, frame: Any, y: Any = None) -> float:
         """The mean log score of a step: log p(x_t | x_<t) in nats, higher is better.
 
+        Densities are of standardised columns: less their mean in training, by their spread there.
         First steps, which are conditioned on, and steps of which nothing was observed do not count.
         """
         applied = apply_run(self.run, seed=self.seed)

@@ -71,7 +71,7 @@ def score_run(
         "bound": bound,
         "num_particles": None if bound == "elbo" else particles,
         "num_iterations": getattr(inference, "num_iterations", None),
-        "units": "nats per step; lower is better",
+        "units": run.medium.score_units,
         "prediction_units": "the data's own: root mean square error of the one-step prediction",
         **found.as_json(),
         "density": _in_density_units(found, dataset),
@@ -123,7 +123,7 @@ def score_particles(
     return {
         "bound": "fivo",
         "num_particles": count,
-        "units": "nats per step; lower is better",
+        "units": run.medium.score_units,
         **scores,
         "density": _in_density_units(found, run.dataset),
     }

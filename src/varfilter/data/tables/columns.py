@@ -14,16 +14,11 @@ from typing import Any, Literal
 import numpy as np
 
 from varfilter._arguments import nearest
+from varfilter.data.tables.dates import described, looks_like_date, written_dates
 
 COMMA_NUMBER = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?([eE][+-]?\d+)?")
 # 1,234 may be a thousand; 0,125 and 12,5 may not.
 THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
-CLOCK = (
-    r"(?:(?:[T,]|\s)\s*(\d{1,2}):(\d{2})(?::(\d{2})(?:[.,](\d{1,6})\d*)?)?"
-    r"(?:\s*([AaPp])\.?[Mm]\.?)?)?"
-)
-YEAR_LAST = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4}|\d{2})" + CLOCK)
-YEAR_FIRST = re.compile(r"(\d{4})([./])(\d{1,2})\2(\d{1,2})" + CLOCK)
 
 
 def comma_numbers(texts: list[str]) -> list[float] | None:
@@ -44,54 +39,6 @@ def has_comma_number(text: str) -> bool:
     return "," in text and COMMA_NUMBER.fullmatch(text) is not None
 
 
-def written_dates(texts: list[str]) -> tuple[list[dt.datetime], str] | None:
-    """The dates of texts and their order in words; None if they are none, or it is not certain."""
-    found = [YEAR_FIRST.fullmatch(text) for text in texts]
-    order = "year, month, day"
-    if not all(found):
-        found = [YEAR_LAST.fullmatch(text) for text in texts]
-        firsts = [int(match[1]) for match in found if match]
-        seconds = [int(match[3]) for match in found if match]
-        if not texts or len(firsts) < len(texts):
-            return None
-        dotted = all(match[2] == "." for match in found if match)
-        # Between dots the day stands first; between strokes only a day above 12 can tell.
-        if max(firsts) > 12 or (dotted and max(seconds) <= 12):
-            order = "day, month, year"
-        elif max(seconds) > 12:
-            order = "month, day, year"
-        else:
-            return None
-    try:
-        return [_date(match, order) for match in found if match], order
-    except ValueError:
-        return None
-
-
-def looks_like_date(text: str) -> bool:
-    """Whether three numbers stand there as in a date, in whatever order."""
-    return (YEAR_LAST.fullmatch(text) or YEAR_FIRST.fullmatch(text)) is not None
-
-
-def _date(match: re.Match[str], order: str) -> dt.datetime:
-    first, second, third = int(match[1]), int(match[3]), int(match[4])
-    if order.startswith("year"):
-        year, month, day = first, second, third
-    elif order.startswith("day"):
-        year, month, day = third, second, first
-    else:
-        year, month, day = third, first, second
-    if len(match[4]) == 2 and not order.startswith("year"):
-        year += 2000 if year < 69 else 1900
-    hour = int(match[5] or 0)
-    if match[9]:
-        if not 1 <= hour <= 12:
-            raise ValueError("no such hour")
-        hour = hour % 12 + (12 if match[9] in "Pp" else 0)
-    micro = int((match[8] or "0").ljust(6, "0"))
-    return dt.datetime(year, month, day, hour, int(match[6] or 0), int(match[7] or 0), micro)
-
-
 MISSING = ("", "na", "n/a", "#n/a", "nan", "null", "none", "?", "-")
 # All whole numbers up to here are 32-bit numbers.
 WHOLE = 2**24
@@ -104,14 +51,16 @@ class Column:
     `number` (float64, NaN if missing), `bool` (the same, 0 and 1), `time` (datetime64[us], in
     UTC where offsets are given, NaT if missing), `text` (str or None), `level` (float64, the number
     of each text in a list of them, NaN if missing), or `other`. `notes`: what had to be guessed to
-    read it. `texts`: times as they were written, where they were text. `is_whole`: numbers that
-    came as whole ones, and not as whole values of others.
+    read it. `texts`: times as they were written, where they were text, and `style` how, where that
+    is not ISO's (`dates.py`). `is_whole`: numbers that came as whole ones, and not as whole values
+    of others.
     """
 
     values: np.ndarray
     form: Literal["number", "bool", "time", "text", "level", "other"]
     notes: tuple[str, ...] = ()
     texts: np.ndarray | None = None
+    style: str = ""
     is_whole: bool = False
 
     def __len__(self) -> int:
@@ -293,6 +242,8 @@ def _plain(value: Any) -> Any:
             return None if value != value else float(value)
         except OverflowError:
             return math.inf
+    if type(value).__name__ == "Period" and hasattr(value, "to_timestamp"):  # of pandas
+        value = value.to_timestamp()
     if isinstance(value, np.datetime64):
         value = value.astype("datetime64[us]").item()
     if isinstance(value, dt.datetime):
@@ -314,8 +265,8 @@ def _as_written(items: list[Any], present: list[str]) -> Column | None:
         return None
     each = iter(dates[0])
     stamps = [None if item is None else next(each) for item in items]
-    notes = (f"holds dates, read as {dates[1]}",)
-    return Column(np.array(stamps, "datetime64[us]"), "time", notes, _texts(items))
+    notes = (f"holds dates, read as {described(dates[1])}",)
+    return Column(np.array(stamps, "datetime64[us]"), "time", notes, _texts(items), dates[1])
 
 
 def _texts(items: list[Any]) -> np.ndarray | None:

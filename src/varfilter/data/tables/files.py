@@ -228,11 +228,16 @@ def _from_frame(frame: Any, label: str) -> Columns:
     if not hasattr(frame, "columns"):
         frame = frame.to_frame()
     levels = [frame.index.get_level_values(i) for i in range(frame.index.nlevels)]
-    if any(level.name is not None or level.dtype.kind == "M" for level in levels):
+    if any(level.name is not None or is_time_index(level) for level in levels):
         frame = frame.reset_index(allow_duplicates=True)
     names = [str(name) for name in frame.columns]
     require_different(names, label)
     return {name: _from_pandas(frame.iloc[:, i]) for i, name in enumerate(names)}
+
+
+def is_time_index(level: Any) -> bool:
+    """Whether a level of an index of pandas holds times, or periods of them."""
+    return level.dtype.kind == "M" or str(level.dtype).startswith("period")
 
 
 def _from_polars(series: Any) -> Column:

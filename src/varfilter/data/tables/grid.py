@@ -9,6 +9,7 @@ import numpy as np
 
 from varfilter._arguments import kind
 from varfilter.data.tables.columns import Column, column_of
+from varfilter.data.tables.dates import dates_in, in_style
 from varfilter.data.tables.files import Columns
 from varfilter.data.tables.parts import Part, join_parts
 from varfilter.data.tables.spacing import MOST_GAPS
@@ -23,13 +24,15 @@ class Clock:
 
     `column` is the name of the column they stand in; None: rows are steps. A time that several
     columns tell together has their names in `column`, and what each of them holds in `parts`.
-    `unit` is how dates are written: as a month (M), as a day (D), or with the time of the day (us).
+    `unit` is how dates are written: as a month (M), as a day (D), or with the time of the day (us);
+    and `style` in which way, where it is not ISO's (`dates.py`).
     """
 
     column: str | None
     is_date: bool = False
     unit: Literal["M", "D", "us"] = "us"
     parts: tuple[Part, ...] = ()
+    style: str = ""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -45,11 +48,30 @@ class Clock:
         return columns | {self.column or "": join_parts(columns, self.parts)}
 
     def written(self, time: Any) -> Any:
-        """A time, of the clock's own, as dates are written here: in their unit."""
+        """A time, of the clock's own, as dates are written here: in their unit, or as quarters."""
         if not self.is_date or not isinstance(time, np.datetime64):
             return time
+        if (quarter := in_style(time, self.style)) is not None:
+            return quarter
         short = time.astype(f"datetime64[{self.unit}]")
         return short if short == time else time
+
+    def in_own_style(self, column: Column) -> Column:
+        """Times that are text, read in the clock's own style if all of them can be.
+
+        A few rows alone would not tell the day from the month, or tell it wrongly.
+        """
+        if not self.style or column.style == self.style:
+            return column
+        texts = column.values if column.form == "text" else column.texts
+        if texts is None:
+            return column
+        dates = dates_in(self.style, [text for text in texts if text is not None])
+        if dates is None:
+            return column
+        each = iter(dates)
+        stamps = [None if text is None else next(each) for text in texts]
+        return Column(np.array(stamps, "datetime64[us]"), "time", (), texts, self.style)
 
     def stamps(self, column: Column) -> np.ndarray:
         """The stamp of each row: whole microseconds (int64), or numbers (float64)."""
@@ -106,7 +128,7 @@ def clock_of(name: str, column: Column) -> Clock:
     if column.form == "number":
         return Clock(name)
     if column.form == "time":
-        return Clock(name, True, _unit(column))
+        return Clock(name, True, _unit(column), style=column.style)
     forms = [column_of([value]).form if value is not None else None for value in column.values]
     first = next((form for form in forms if form is not None), None)
     readable = first if column.form == "text" and first in ("number", "time") else None
@@ -127,7 +149,8 @@ def _unit(column: Column) -> Literal["M", "D", "us"]:
     texts = [text for text in column.texts if text is not None]
     if any(":" in text for text in texts):
         return "us"
-    return "M" if all(len(text) == len("2024-01") for text in texts) else "D"
+    is_month = not column.style and all(len(text) == len("2024-01") for text in texts)
+    return "M" if is_month else "D"
 
 
 def on_grid(values: np.ndarray, at: np.ndarray) -> np.ndarray:

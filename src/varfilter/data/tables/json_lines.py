@@ -11,6 +11,7 @@ import numpy as np
 
 from varfilter.data.tables.columns import MISSING, column_of
 from varfilter.data.tables.constants import changed_note, differs
+from varfilter.data.tables.dates import described
 from varfilter.data.tables.kinds import REAL, unfit, what_fits
 from varfilter.data.tables.levels import codes_of, names_of, spread_out, unseen_note
 from varfilter.data.tables.parts import join_parts
@@ -321,9 +322,10 @@ class TableLines:
                     " the first table."
                 ) from None
         else:
-            column = columns[name]
+            column = clock.in_own_style(columns[name])
         if column.form != ("time" if clock.is_date else "number"):
             what = "a date such as 2024-01-31T12:30:00" if clock.is_date else "a number"
+            what = f"a date written as {described(clock.style)}" if clock.style else what
             raise ValueError(f"has {shown[1:-1]} in column `{name}`, which must be {what}.")
         stamps = clock.stamps(column)
         return stamps[0].item(), clock.times(stamps)[0]

@@ -3,7 +3,8 @@
 They are read as one column of dates, and written as they were.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -49,8 +50,8 @@ def find_parts(columns: Columns, names: Sequence[str]) -> tuple[Part, ...]:
 def join_parts(columns: Columns, parts: Sequence[Part]) -> Column:
     """The dates that the columns tell together; an error names what cannot be one."""
     numbers = {"month": np.ones(1), "day": np.ones(1), "hour": np.zeros(1), "minute": np.zeros(1)}
-    for name, word, how in parts:
-        values = _numbers(columns[name], word, how)
+    for name, word, _ in parts:
+        values = _numbers(columns[name], word)
         low, high = RANGES[word]
         bad = np.flatnonzero(~((values >= low) & (values <= high) & (values == np.round(values))))
         if bad.size:
@@ -119,11 +120,21 @@ def _how(column: Column, word: str) -> str | None:
     return next((how for how, words in WRITTEN.get(word, {}).items() if texts <= {*words}), None)
 
 
-def _numbers(column: Column, word: str, how: str) -> np.ndarray:
-    if how == "number":
-        return column.values if column.form == "number" else np.full(len(column), np.nan)
-    words = WRITTEN[word][how]
-    return np.array([words.index(v) + 1 if v in words else np.nan for v in column.values])
+def _numbers(column: Column, word: str) -> np.ndarray:
+    """What the column holds, as numbers, whether they are written as such or in words."""
+    if column.form == "number":
+        return column.values
+    known = {
+        name.lower(): float(number)
+        for names in WRITTEN.get(word, {}).values()
+        for number, name in enumerate(names, start=1)
+    }
+    return np.array([_number(value, known) for value in column.values])
+
+
+def _number(value: Any, known: Mapping[str, float]) -> float:
+    text = str(value).strip().lower()
+    return float(text) if text.isdecimal() else known.get(text, np.nan)
 
 
 def _written(number: int, word: str, how: str) -> int | str:

@@ -11,6 +11,7 @@ from varfilter._text import count
 from varfilter.data.ragged import Ragged
 from varfilter.data.tables.columns import Column, within_floats
 from varfilter.data.tables.constants import changed_notes
+from varfilter.data.tables.dates import described
 from varfilter.data.tables.files import SEQUENCE_AXIS, Columns, read_columns
 from varfilter.data.tables.grid import Clock, on_grid, overwritten, require_dense
 from varfilter.data.tables.inputs import KnownInputs, Plan, held
@@ -290,6 +291,7 @@ class TableSchema:
             "time": self.layout.clock.column,
             "is_date": self.layout.clock.is_date,
             "unit": self.layout.clock.unit,
+            "style": self.layout.clock.style,
             "parts": [list(part) for part in self.layout.clock.parts],
             "sequence": self.layout.sequence,
             "long": self.layout.long and list(self.layout.long),
@@ -303,10 +305,11 @@ class TableSchema:
     def from_json(known: dict[str, Any]) -> "TableSchema":
         """What `as_json` made, as a schema again."""
         long = known["long"] and (known["long"][0], known["long"][1])
-        # Records of before there were units, parts and calendars have dates with the time of the
-        # day, in one column, and even steps.
+        # Records of before there were units, parts, styles and calendars have dates with the time
+        # of the day, in one column, in a style that the rows tell, and even steps.
         parts = tuple((name, word, how) for name, word, how in known.get("parts", ()))
-        clock = Clock(known["time"], known["is_date"], known.get("unit", "us"), parts)
+        style = known.get("style", "")
+        clock = Clock(known["time"], known["is_date"], known.get("unit", "us"), parts, style)
         layout = Layout(clock, known["sequence"], long)
         inputs = KnownInputs.from_json(known.get("inputs"))
         calendar = calendar_from_json(known.get("calendar"))
@@ -333,7 +336,17 @@ class TableSchema:
         time = self.layout.clock.column
         here = under_own_name(time, columns)
         columns = {time if name == here else name: column for name, column in columns.items()}
-        return self.layout.clock.joined(columns)
+        clock = self.layout.clock
+        if time in columns:
+            columns[time] = clock.in_own_style(columns[time])
+            style = columns[time].style
+            if clock.style and style and style != clock.style:
+                warnings.warn(
+                    f"Column '{time}' holds dates, read as {described(style)}; those of training"
+                    f" were {described(clock.style)}.",
+                    stacklevel=4,
+                )
+        return clock.joined(columns)
 
 
 def _table_rows(
