@@ -275,14 +275,21 @@ def overridden(target: Target, words: Sequence[str], *, prog: str = "") -> tuple
     experiment = with_method(target.experiment, words)
     source = experiment.data
     require_options(source, _names_of_data(words), "--data.")
+    hints = typing.get_type_hints(type(source))
+    switches = [name for name, hint in hints.items() if bool in typing.get_args(hint)]
     hidden = dataclasses.make_dataclass(
         type(source).__name__,
-        [("source", tyro.conf.Suppress[str], dataclasses.field(default=""))],
+        [
+            ("source", tyro.conf.Suppress[str], dataclasses.field(default="")),
+            *((name, tyro.conf.FlagCreatePairsOff[bool], False) for name in switches),
+        ],
         bases=(type(source),),
         frozen=True,
         namespace={"__doc__": source.__doc__},
     )
-    own = {"data": (hidden, hidden(**vars(source)))} | {
+    # What is not given is the reader's own: None, where a switch is off.
+    shown = vars(source) | {name: bool(getattr(source, name)) for name in switches}
+    own = {"data": (hidden, hidden(**shown))} | {
         name: (type(value), value) for name, value in _settings(experiment).items()
     }
     fields = [(name, kind, dataclasses.field(default=value)) for name, (kind, value) in own.items()]
@@ -305,7 +312,9 @@ def overridden(target: Target, words: Sequence[str], *, prog: str = "") -> tuple
         config=(tyro.conf.AvoidSubcommands,),
     )
     chosen = {name: getattr(given, name) for name in (*own, *_of_experiment(experiment))}
-    chosen["data"] = whole_source(type(source)(**vars(chosen["data"])))
+    read = vars(chosen["data"])
+    read |= {name: read[name] or getattr(source, name) for name in switches}
+    chosen["data"] = whole_source(type(source)(**read))
     training = {f.name: getattr(given, f.name) for f in dataclasses.fields(TrainOptions)}
     return dataclasses.replace(experiment, **chosen), TrainOptions(**training)
 

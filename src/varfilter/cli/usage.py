@@ -102,7 +102,7 @@ def options_of(
         if tyro.conf.Positional in marks:
             found.append(Option(field.name, "", metavar, text))
             continue
-        if hint is bool:
+        if hint is bool or bool in typing.get_args(hint):
             metavar = ""
         is_told = said is not None and said.help_behavior_hint == ""
         known = "" if is_told else _default(value)

@@ -116,7 +116,7 @@ def resampled(
     return _stored(values, samples.dtype)
 
 
-def write_wav(samples: Any, path: Path | str, rate: float | int) -> None:
+def write_wav(samples: Any, path: Path | str | io.BytesIO, rate: float | int) -> None:
     """Write sound in 16-bit levels, of any shape (frames too), as a 16-bit WAV file, one channel.
 
     Rounded, and clipped to what 16 bits hold. For what a model generates:
@@ -129,7 +129,7 @@ def write_wav(samples: Any, path: Path | str, rate: float | int) -> None:
         )
     is_whole = isinstance(rate, float) and rate.is_integer()
     rate = require_positive("rate", int(rate) if is_whole else rate)
-    with wave.open(str(path), "wb") as file:
+    with wave.open(path if isinstance(path, io.BytesIO) else str(path), "wb") as file:
         file.setnchannels(1)
         file.setsampwidth(2)
         file.setframerate(rate)

@@ -20,6 +20,7 @@ from varfilter._text import count
 from varfilter.data.arrays import read_array
 from varfilter.data.dataset import Dataset
 from varfilter.data.ragged import Ragged
+from varfilter.media.exhibits import Exhibit, Maker
 from varfilter.media.formats import Row, Vector, write_rows
 from varfilter.media.measures import Measure, Predictor
 from varfilter.media.reference import Reference, marginal_reference
@@ -384,7 +385,16 @@ class AbstractMedium(ABC):
         pairs = zip(times, restored(dataset, xs), strict=True)
         write_rows(({"time": t, "observation": Vector(np.asarray(v))} for t, v in pairs), path)
 
-    # Drawing
+    # Drawing, and what a page plays
+
+    def exhibits(
+        self, dataset: Dataset, split: str, predictor: Predictor, make: Maker
+    ) -> list[Exhibit]:
+        """What a report has to hear and to see of a run: of numbers without a medium, nothing.
+
+        `predictor` filters the split, and `make` has the run make up sequences.
+        """
+        return []
 
     def gallery_of(self, dataset: Dataset) -> Gallery:
         """At most how much of this data set a figure of it shows."""

@@ -84,7 +84,8 @@ def _averaged(scores: np.ndarray) -> FrameScores:
     error = np.full(scores.shape[-1], np.nan)
     if count > 1:
         error = gains.std(axis=0, ddof=1) / count**0.5
-    return FrameScores(*scores.mean(axis=0), error, count)
+    best, average, copy = scores.mean(axis=0)
+    return FrameScores(best, average, copy, error, count)
 
 
 def _window(size: int) -> np.ndarray:

@@ -1,5 +1,6 @@
 """Sound: samples of one channel at one rate, some hundred of them a step."""
 
+import io
 import math
 import warnings
 from collections.abc import Callable, Iterator
@@ -20,13 +21,15 @@ from varfilter.media.base import (
     Source,
     files_in,
 )
+from varfilter.media.exhibits import Clip, Exhibit, Maker
 from varfilter.media.measures import Measure, Predictor
 from varfilter.media.reference import Reference, marginal_reference
 from varfilter.media.rows import restored
 
 # Half a second of speech at the steps of the paper.
 NUM_DRAWN_STEPS = 40
-DECIBELS, SILENCE = 70.0, -120.0
+# Seconds of sound in a player of a report.
+NUM_SECONDS = 2.0
 # Runs that have no rate on record brought every file to this one.
 RATE_BEFORE = 16000
 
@@ -151,9 +154,34 @@ class SoundMedium(AbstractMedium):
             )
         write_wav(samples, path, dataset.rate or 1)
 
+    def exhibits(
+        self, dataset: Dataset, split: str, predictor: Predictor, make: Maker
+    ) -> list[Exhibit]:
+        """Players and spectra: a held-out recording, what the model makes up, and its mean."""
+        from varfilter.plots.spectra import loudest_part, spectra
+
+        rate, number = float(dataset.rate or 1.0), len(dataset.split(split))
+        num_steps = max(2, round(NUM_SECONDS * rate / dataset.rows_per_step))
+        heard: dict[str, np.ndarray] = {}
+        if number:
+            rows = np.asarray(dataset.split(split)[0], np.float64)
+            part = loudest_part(rows, round(NUM_SECONDS * rate))
+            heard[f"held out: {dataset.sequence_names(split)[0]}"] = part
+        drawn, meant = make(num_steps, 2), make(num_steps, mean=True)
+        for i, xs in enumerate(drawn, 1):
+            heard[f"made up, {i}"] = np.ravel(restored(dataset, xs))
+        heard["made up, means of the emissions"] = np.ravel(restored(dataset, meant[0]))
+        loudness = float(np.asarray(dataset.scaling.scale).mean())
+        shown = Exhibit(
+            "The waves, and how loud each frequency is at each time, on the scale of the first.",
+            paint=lambda width: spectra(heard, rate, width),
+        )
+        return [shown, *(_player(name, each, rate, loudness) for name, each in heard.items())]
+
     def draw_dataset(self, page: Any, dataset: Dataset, shown: list[Any]) -> Figure:
         """Draw the wave and the spectrum of each sound, on common axes of seconds."""
         from varfilter.plots.datasets import extent_of
+        from varfilter.plots.spectra import DECIBELS, SILENCE, spectrum_of
         from varfilter.plots.style import (
             COLOURS,
             LABEL,
@@ -168,7 +196,7 @@ class SoundMedium(AbstractMedium):
         figure, body = page(1.4 * len(shown) + 0.3)
         rate = float(dataset.rate or 1.0)
         seconds = max(len(sound.rows) for sound in shown) / rate
-        spectra = [_spectrum(sound.rows, rate) for sound in shown]
+        spectra = [spectrum_of(sound.rows, rate) for sound in shown]
         loudest = max(value_range(spectra)[1], DECIBELS + SILENCE)
         unit, divisor = ("kHz", 1000.0) if rate >= 4000 else ("Hz", 1.0)
         axes = body.subplots(len(shown), 2, sharex=True, sharey="col", squeeze=False)
@@ -230,10 +258,22 @@ class SoundMedium(AbstractMedium):
         return figure
 
 
-def _spectrum(samples: np.ndarray, rate: float) -> np.ndarray:
-    """Decibels (frequency, time), from pieces of 25 ms, four times overlapping."""
-    size = max(round(0.025 * rate), 16)
-    padded = np.pad(samples.astype(np.float32), (size // 2, size))
-    pieces = np.lib.stride_tricks.sliding_window_view(padded, size)[: len(samples) : size // 4]
-    levels = np.abs(np.fft.rfft(pieces * np.hanning(size).astype(np.float32))).T
-    return 20.0 * np.log10(np.maximum(levels, 10.0 ** (SILENCE / 20.0)))
+def _player(name: str, samples: np.ndarray, rate: float, loudness: float) -> Exhibit:
+    """A player of samples in levels of 16 bits, and numbers that say what is to be heard.
+
+    `loudness` is the spread of the training part.
+    """
+    from varfilter.data.audio import LEVELS, write_wav
+    from varfilter.plots.spectra import flatness
+
+    buffer = io.BytesIO()
+    write_wav(samples, buffer, round(rate))
+    num_clipped = int(np.sum((samples < LEVELS.min) | (samples > LEVELS.max)))
+    clipped = f", {num_clipped:,} of them clipped to 16 bits" if num_clipped else ""
+    spread = float(np.std(samples)) / max(loudness, 1e-9)
+    caption = (
+        f"{name}: {len(samples) / rate:.2f} s, {len(samples):,} samples{clipped}; {spread:.2g}"
+        f" times as loud as the training part, spectral flatness {flatness(samples, rate):.2g} (1 is"
+        " white noise, a pure tone is 0)."
+    )
+    return Exhibit(caption, Clip("audio/wav", buffer.getvalue()))
