@@ -8,7 +8,8 @@ import pytest
 
 from varfilter.experiments import AVF, FilterChoice, experiment_named
 from varfilter.report.inspection import NOMINAL
-from varfilter.report.summary import command, labels, training_seconds
+from varfilter.report.repetition import command
+from varfilter.report.summary import labels, training_seconds
 from varfilter.runs import Run
 from varfilter.training import evaluate
 

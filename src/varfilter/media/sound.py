@@ -273,7 +273,7 @@ def _player(name: str, samples: np.ndarray, rate: float, loudness: float) -> Exh
     spread = float(np.std(samples)) / max(loudness, 1e-9)
     caption = (
         f"{name}: {len(samples) / rate:.2f} s, {len(samples):,} samples{clipped}; {spread:.2g}"
-        f" times as loud as the training part, spectral flatness {flatness(samples, rate):.2g} (1 is"
-        " white noise, a pure tone is 0)."
+        f" times as loud as the training part, spectral flatness {flatness(samples, rate):.2g} (1"
+        " is white noise, a pure tone is 0)."
     )
     return Exhibit(caption, Clip("audio/wav", buffer.getvalue()))

@@ -155,6 +155,28 @@ def calibration_curves(parts: Sequence[dict[str, Any]], width: float) -> Figure:
     return figure
 
 
+def by_step(measures: Sequence[dict[str, Any]], width: float) -> Figure:
+    """Draw measures of predictions 1, 2, ... steps ahead, each predictor in its colour."""
+    names = list(dict.fromkeys(name for each in measures for name in each["by_step"]))
+    figure, axes = panels(width, len(measures), 2.6, header=legend_height(width, len(names)))
+    colours = dict(zip(names, _colours(len(names)), strict=True))
+    for axis, measure in zip(axes, measures, strict=True):
+        for name, values in measure["by_step"].items():
+            ahead, errors = np.arange(1, len(values) + 1), measure["errors"].get(name)
+            axis.plot(ahead, values, _dotted(np.asarray(values)), color=colours[name], lw=1.4, ms=3)
+            if errors is not None:
+                axis.errorbar(
+                    ahead, values, errors, fmt="none", ecolor=colours[name], elinewidth=0.9,
+                    capsize=2, alpha=0.7,
+                )  # fmt: skip
+        _widen(axis)
+        title(axis, measure["name"])
+        x_label(axis, "steps ahead")
+        axis.xaxis.set_major_locator(MaxNLocator(6, integer=True, min_n_ticks=1))
+    legend(figure, _short(names, width), [{"color": colours[name], "lw": 2} for name in names])
+    return figure
+
+
 def validation_curves(runs: Mapping[str, Lines], width: float) -> Figure:
     """Draw the validation free energy per step by epoch (figure 4a of the paper)."""
     figure, (axis,) = panels(width, 1, 3.1, header=legend_height(width, len(runs)))

@@ -9,37 +9,45 @@ from varfilter.plots.style import NARROW, WIDE, Painter, png
 # Columns that a phone has room for.
 MOST_NARROW = 3
 CSS = """
-:root { color-scheme: light; }
-body { font: 16px/1.55 system-ui, sans-serif; color: #1c1c1c; background: #fff;
+:root { color-scheme: light dark; --paper: #fff; --ink: #1c1c1c; --dim: #555; --line: #e4e4e4;
+        --frame: #ddd; --number: #1f5fbf; --code: #f3f3f3; --marked: #eef4fc; --loud: #c62828;
+        --loud-paper: #fdf1f0; }
+@media (prefers-color-scheme: dark) { :root { --paper: #16181c; --ink: #e4e6ea; --dim: #a3a9b3;
+        --line: #33373f; --frame: #3d424b; --number: #7fb0ff; --code: #24282f; --marked: #1d2a3d;
+        --loud: #ff7b72; --loud-paper: #2d1b1c; }
+  img { filter: brightness(.92); } }
+body { font: 16px/1.55 system-ui, sans-serif; color: var(--ink); background: var(--paper);
        max-width: 60rem; margin: 0 auto; padding: 1.5rem 1.2rem 4rem; overflow-wrap: anywhere; }
 h1 { font-size: 1.7rem; margin-bottom: .2rem; } h2 { margin-top: 2.6rem; }
 h3 { margin: 1.8rem 0 .4rem; }
-.lead { color: #555; margin-top: 0; }
-.loud { border-left: .3rem solid #c62828; background: #fdf1f0; padding: .6rem 1rem; }
+.lead { color: var(--dim); margin-top: 0; }
+.loud { border-left: .3rem solid var(--loud); background: var(--loud-paper); padding: .6rem 1rem; }
 .cards { display: flex; flex-wrap: wrap; gap: .8rem; margin: 1.4rem 0; }
-.card { flex: 1 1 11rem; border: 1px solid #ddd; border-radius: .5rem; padding: .7rem 1rem; }
-.card b { display: block; font-size: 1.45rem; color: #1f5fbf; }
+.card { flex: 1 1 11rem; border: 1px solid var(--frame); border-radius: .5rem;
+        padding: .7rem 1rem; }
+.card b { display: block; font-size: 1.45rem; color: var(--number); }
 .scroll { overflow-x: auto; margin-bottom: 1rem; }
 .scroll td, .scroll th { overflow-wrap: normal; }
 .scroll td:first-child { min-width: 8rem; overflow-wrap: anywhere; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-th, td { text-align: right; padding: .35rem .7rem; border-bottom: 1px solid #e4e4e4; }
+th, td { text-align: right; padding: .35rem .7rem; border-bottom: 1px solid var(--line); }
 th { vertical-align: bottom; }
 th:first-child, td:first-child { text-align: left; }
-tr.highlighted td { background: #eef4fc; font-weight: 600; }
+tr.highlighted td { background: var(--marked); font-weight: 600; }
 dl { display: grid; grid-template-columns: minmax(7rem, 11rem) 1fr; gap: .2rem 1rem; }
-dt { color: #555; } dd { margin: 0; min-width: 0; }
+dt { color: var(--dim); } dd { margin: 0; min-width: 0; }
 @media (max-width: 600px) { dl { grid-template-columns: 1fr; } dd { margin-bottom: .5rem; }
   body { padding: 1rem .8rem 3rem; } th, td { padding: .35rem .45rem; } }
 @media (max-width: 600px) { .stacked tr:first-child { display: none; }
-  .stacked tr { display: block; border-bottom: 2px solid #ccc; padding: .4rem 0; }
+  .stacked tr { display: block; border-bottom: 2px solid var(--frame); padding: .4rem 0; }
   .stacked td { display: flex; justify-content: space-between; gap: 1rem; border: 0; }
   .stacked td:empty { display: none; } .stacked td:first-child { font-weight: 600; }
-  .stacked td:not(:first-child)::before { content: attr(data-of); color: #555; font-weight: 400;
-    text-align: left; } }
-img { max-width: 100%; height: auto; display: block; margin: .6rem 0; }
-figcaption, .note { color: #555; font-size: .92rem; } figure { margin: 1rem 0; }
-code { background: #f3f3f3; padding: .1rem .3rem; border-radius: .2rem; }
+  .stacked td:not(:first-child)::before { content: attr(data-of); color: var(--dim);
+    font-weight: 400; text-align: left; } }
+img { max-width: 100%; height: auto; display: block; margin: .6rem 0; border-radius: .3rem; }
+img.film { image-rendering: pixelated; } audio { width: 100%; max-width: 30rem; display: block; }
+figcaption, .note { color: var(--dim); font-size: .92rem; } figure { margin: 1rem 0; }
+code { background: var(--code); padding: .1rem .3rem; border-radius: .2rem; }
 code span { display: inline-block; max-width: 100%; }
 """
 
@@ -101,11 +109,21 @@ def illustration(paint: Painter, caption: str) -> str:
     return f"<figure><picture>{small}{image}</picture><figcaption>{text}</figcaption></figure>"
 
 
+def player(kind: str, content: bytes, caption: str) -> str:
+    """The HTML of a recording with its caption: sound to be played, or a film that repeats."""
+    text, inside = html.escape(caption), _inside(content, kind)
+    if kind.startswith("audio/"):
+        shown = f'<audio controls preload="metadata" src="{inside}"></audio>'
+    else:
+        shown = f'<img class="film" alt="{text}" src="{inside}">'
+    return f"<figure>{shown}<figcaption>{text}</figcaption></figure>"
+
+
 def command_line(words: str) -> str:
     """The HTML of a command line, which breaks before its options and not within them."""
     parts = words.replace(" --", "\n--").split("\n")
     return f"<code>{' '.join(f'<span>{html.escape(part)}</span>' for part in parts)}</code>"
 
 
-def _inside(content: bytes) -> str:
-    return f"data:image/png;base64,{base64.b64encode(content).decode()}"
+def _inside(content: bytes, kind: str = "image/png") -> str:
+    return f"data:{kind};base64,{base64.b64encode(content).decode()}"

@@ -12,10 +12,9 @@ from varfilter._arguments import require_positive
 from varfilter._text import count
 from varfilter.data.dataset import SPLITS
 from varfilter.plots import curves
-from varfilter.plots.figures import caption
-from varfilter.plots.page import cards, command_line, document, facts, illustration, table
-from varfilter.report.alarms import alarm_parts
-from varfilter.report.columns import comparison_tables, forecast_caption
+from varfilter.plots.page import cards, document, facts, illustration, table
+from varfilter.report.columns import comparison_tables
+from varfilter.report.run_section import measure_parts, nats, one_run, run_facts
 from varfilter.report.summary import RunSummary, labels, summarize
 from varfilter.runs import Run
 from varfilter.runs.folder import write_whole
@@ -31,6 +30,10 @@ ABOUT_PAPER = (
     " The paper's number as printed compares with “divided by T”; corrected to the steps that were"
     " scored, it compares with “equal sequences”."
 )
+ABOUT_SEVERAL = (
+    "“Epochs” are those that were trained of those that were planned; “parameters” are of the model"
+    " and of its inference; K is the number of inference iterations."
+)
 
 
 def report(
@@ -41,12 +44,14 @@ def report(
     seed: int = 0,
     num_particles: int | None = None,
     horizon: int | None = None,
+    num_futures: int | None = None,
 ) -> Path:
     """Write one self-contained page on the runs to `out`, and its numbers to a .json beside it.
 
     Scores are of the trained bound. Pictures and calibration are of the filter that a run applies
     to new data, with `num_particles` trajectories (those of its medium; 1 is the paper's filter);
-    so is a table's comparison with its references, one step and `horizon` steps ahead.
+    so is a table's comparison with its references, one step and `horizon` steps ahead. Of videos
+    `num_futures` are drawn, of which the best counts (10; 0 leaves that out).
     """
     if not runs:
         raise ValueError("`runs` must have at least one run; got none.")
@@ -57,7 +62,13 @@ def report(
     if num_particles is not None:
         require_positive("num_particles", num_particles)
     out = require_page(out)
-    options = {"split": split, "seed": seed, "num_particles": num_particles, "horizon": horizon}
+    options = {
+        "split": split,
+        "seed": seed,
+        "num_particles": num_particles,
+        "horizon": horizon,
+        "num_futures": num_futures,
+    }
     found = [
         summarize(run, label, **options) for run, label in zip(runs, labels(runs), strict=True)
     ]
@@ -93,15 +104,16 @@ def render(found: Sequence[RunSummary], *, split: str, seed: int) -> str:
         f'<p class="lead">{html.escape(lead)}</p>',
         *_warnings(found),
         cards(_cards(found, split)),
-        facts(_facts(found[0].numbers)) if len(found) == 1 else "",
+        facts(run_facts(found[0].numbers)) if len(found) == 1 else "",
         "<h2>Results</h2>",
         *_results([each.numbers for each in found]),
+        *_measures(found),
         *_columns(found),
         *_learning(found),
         *_inference(found),
     ]
     for each in found:
-        parts += _one_run(each, split, is_alone=len(found) == 1)
+        parts += one_run(each, split, is_alone=len(found) == 1)
     return document(f"varfilter report: {names}", "\n".join(parts))
 
 
@@ -115,13 +127,6 @@ def _warnings(found: Sequence[RunSummary]) -> list[str]:
     ]
 
 
-def nats(value: float | int | None) -> str:
-    """A score with as many digits as mean something."""
-    if value is None:
-        return ""
-    return f"{value:,.1f}" if abs(value) >= 1000 else f"{value:.3f}"
-
-
 def printed(value: float | int | None) -> str:
     """A number of the paper's, with the digits that it has there."""
     return "" if value is None else f"{value:,}"
@@ -130,20 +135,23 @@ def printed(value: float | int | None) -> str:
 def _results(numbers: Sequence[dict[str, Any]]) -> list[str]:
     """A table with a row for each run, beside its naive reference and the paper's numbers."""
     has_paper = any(each["results"]["published"] for each in numbers)
-    head = ["run", "equal sequences", "standard error", "naive reference", "paper, corrected",
-            "divided by T", "paper, printed", "equal steps",
-            "prediction error (RMS)"]  # fmt: skip
+    head = ["run", "equal sequences", "standard error", "naive reference", "epochs",
+            "paper, corrected", "divided by T", "paper, printed", "equal steps",
+            "prediction error (RMS)", "parameters", "K"]  # fmt: skip
     rows = [_results_row(each) for each in numbers]
-    # What only the paper's numbers compare with, and what nobody has, takes no room.
-    of_paper = [name.startswith("paper") or name == "divided by T" for name in head]
+    # What only the paper's numbers compare with, what is said of a single run elsewhere, and what
+    # nobody has, takes no room.
+    shown_if = {"paper, corrected": has_paper, "divided by T": has_paper}
+    shown_if |= {"paper, printed": has_paper, "epochs": has_paper or len(numbers) > 1}
+    shown_if |= dict.fromkeys(("parameters", "K"), len(numbers) > 1)
     kept = [
-        i
-        for i in range(len(head))
-        if (has_paper or not of_paper[i]) and any(row[i] for row in rows)
+        i for i, name in enumerate(head) if shown_if.get(name, True) and any(row[i] for row in rows)
     ]
     shown = table([head[i] for i in kept], [[row[i] for i in kept] for row in rows])
     references = dict.fromkeys(each["results"]["reference"]["what"] for each in numbers)
     about = [ABOUT_RESULTS, *([ABOUT_PAPER] if has_paper else [])]
+    if len(numbers) > 1:
+        about.append(ABOUT_SEVERAL)
     about.append(f"The naive reference predicts {'; or '.join(references)}.")
     return [shown, f'<p class="note">{html.escape(" ".join(about))}</p>']
 
@@ -155,11 +163,14 @@ def _results_row(numbers: dict[str, Any]) -> list[str]:
         nats(results["nats"]),
         nats(results["standard_error"]),
         nats(results["reference"]["nats"]),
+        numbers["epochs"],
         printed(published.get("corrected")),
         nats(results["nats_as_published"]),
         printed(published.get("nats")),
         nats(results["nats_by_step"]),
         f"{results['prediction_error']:.4g}",
+        f"{sum(numbers['num_parameters'].values()):,}",
+        "" if numbers["num_iterations"] is None else str(numbers["num_iterations"]),
     ]
 
 
@@ -202,6 +213,17 @@ def _reference_card(numbers: dict[str, Any]) -> tuple[str, str]:
     return ("+" if own >= other else "") + nats(own - other), text
 
 
+def _measures(found: Sequence[RunSummary]) -> list[str]:
+    """What the media are judged by beside nats, run by run."""
+    parts = []
+    for each in found:
+        if each.numbers["measures"]:
+            name = "" if len(found) == 1 else f", {each.label}"
+            parts += [f"<h2>{html.escape(f'Beside nats{name}')}</h2>"]
+            parts += measure_parts(each.numbers["measures"])
+    return parts
+
+
 def _columns(found: Sequence[RunSummary]) -> list[str]:
     """The columns of tables beside their references."""
     parts = []
@@ -221,7 +243,8 @@ def _learning(found: Sequence[RunSummary]) -> list[str]:
             continue
         text = (
             f"{name}: free energy per step of training batches and of the whole validation part,"
-            " its parts and the gradients, by epoch."
+            " its parts and the gradients, by epoch. The shade is the standard error of validation"
+            " over sequences; no axis spans less than that, or than a thousandth of its values."
         )
         if any(line.get("kl_weight", 1.0) < 1.0 for some in lines.values() for line in some):
             text += (
@@ -241,135 +264,18 @@ def _inference(found: Sequence[RunSummary]) -> list[str]:
             continue
         most = max(map(len, values.values()))
         if most > 2:  # two numbers are no curve
-            text = f"{name}: free energy at the prior and after each inference iteration."
-            parts.append(illustration(partial(curves.iterations, values), text))
+            text = (
+                f"{name}: free energy at the prior and after each inference iteration. Bars: the"
+                " standard error, over sequences, of what was gained since the prior."
+            )
+            errors = {each.label: each.numbers["results"]["gain_errors"] for each in group}
+            parts.append(illustration(partial(curves.iterations, values, errors=errors), text))
         head = ["run", "prior", *map(str, range(1, most))]
         rows = [
             [label, *map(nats, each), *[""] * (most - len(each))] for label, each in values.items()
         ]
         parts.append(table(head, rows))
     return ["<h2>Free energy by inference iteration</h2>", *parts] if parts else []
-
-
-def _one_run(found: RunSummary, split: str, *, is_alone: bool) -> list[str]:
-    """The pictures, the calibration, the sequences and the settings of a run."""
-    numbers, deeper = found.numbers, "h2" if is_alone else "h3"
-    parts = []
-    if not is_alone:
-        parts = [f"<h2>{html.escape(found.label)}</h2>", facts(_facts(numbers))]
-    has_reconstructions = found.medium.has_reconstructions
-    heading = (
-        "Data, predictions, reconstructions" if has_reconstructions else "Data and predictions"
-    )
-    parts.append(f"<{deeper}>{heading}</{deeper}>")
-    for drawn in found.drawn:
-        paint = partial(found.medium.draw_sequence, found.dataset, drawn)
-        text = f"{found.medium.caption} {_filter_in_words(numbers)}"
-        is_worst = found.medium.inspection.has_worst and numbers["sequences"]["of"] > 1
-        text = f"The worst sequence. {text}" if is_worst and drawn is found.drawn[0] else text
-        parts.append(illustration(paint, caption(drawn, text)))
-    if found.fan is not None:
-        paint = partial(found.medium.draw_forecast, found.dataset, found.fan)
-        parts.append(illustration(paint, forecast_caption(numbers["forecast"])))
-    if found.alarms is not None:
-        shown = alarm_parts(found.alarms, found.medium, found.dataset)
-        parts += [f"<{deeper}>Alarms</{deeper}>", *shown]
-    parts += [f"<{deeper}>Calibration</{deeper}>", *_calibration(numbers)]
-    if numbers["sequences"]["of"] > 1:
-        parts += [f"<{deeper}>Best and worst sequences</{deeper}>", *_ranked(numbers, split)]
-    parts += [f"<{deeper}>Settings</{deeper}>", facts(_all_settings(numbers))]
-    return parts
-
-
-def _ranked(numbers: dict[str, Any], split: str) -> list[str]:
-    ranked, parts = numbers["sequences"], []
-    for which in ("best", "worst"):
-        rows = [[each["name"], f"{each['steps']:,}", nats(each["nats"])] for each in ranked[which]]
-        parts.append(table([which, "steps", "nats per step"], rows))
-    note = f"Of {count(ranked['of'], 'sequence')} of {split} with two steps or more."
-    return [*parts, f'<p class="note">{note}</p>']
-
-
-def _calibration(numbers: dict[str, Any]) -> list[str]:
-    parts = numbers["calibration"]
-    if not any(part["num_values"] for part in parts):
-        return ["<p>Nothing was observed in the sequences that were inspected.</p>"]
-    inspected = numbers["inspected"]
-    steps = sum(each["num_steps"] for each in inspected)
-    text = (
-        f"Of one-step predictions, {count(numbers['num_samples'], 'draw')} each, over"
-        f" {count(steps, 'step')} of {count(len(inspected), 'sequence')}; on the dashed line,"
-        f" predictions mean what they say. {_filter_in_words(numbers)}"
-    )
-    found = [illustration(partial(curves.calibration_curves, parts), text)]
-    numeric = [part for part in parts if part["kind"] == "numeric" and part["num_values"]]
-    if numeric:
-        places = [numeric[0]["nominal"].index(level) for level in (0.5, 0.9)]
-        rows = [
-            [part["column"] or "all values", *(f"{part['observed'][i]:.1%}" for i in places)]
-            for part in numeric
-        ]
-        found.append(table(["intervals", "of 50%", "of 90%"], rows))
-    binary = [part for part in parts if part["kind"] == "binary" and part["num_values"]]
-    if binary:
-        rows = [
-            [part["column"] or "all values", f"{part['num_values']:,}", f"{part['error']:.4f}"]
-            for part in binary
-        ]
-        found.append(table(["probabilities", "values", "mean distance"], rows))
-    return found
-
-
-def _filter_in_words(numbers: dict[str, Any]) -> str:
-    """Say which filter predicted: scores and free energies are of another one."""
-    if numbers["num_particles"] == 1:
-        return "Filtered with one sampled trajectory, as the paper does."
-    return (
-        f"Filtered with {numbers['num_particles']} weighted trajectories; the scores of whole"
-        " sequences are of the trained bound."
-    )
-
-
-def _facts(numbers: dict[str, Any]) -> list[tuple[str, str]]:
-    """What was run, on what, where, and how to do it again; the second of each pair is HTML."""
-    data, parameters = numbers["data"], numbers["num_parameters"]
-    sequences = ", ".join(f"{number:,} {split}" for split, number in data["sequences"].items())
-    shape = " by ".join(map(str, numbers["observation_shape"]))
-    shape = f"{shape} numbers" if shape else "one number"
-    pairs = [
-        ("experiment", numbers["experiment"]["name"]),
-        ("data", f"{data['name']}: {sequences} sequences; an observation is {shape}"),
-        ("sha256 of the data", data["sha256"]),
-        *(("note", note) for note in numbers["notes"]),
-        ("parameters", f"{parameters['model']:,} model, {parameters['inference']:,} inference"),
-        ("seed", str(numbers["seed"])),
-        ("bound", f"{numbers['bound']}; {numbers['units']}"),
-        ("trained", f"{count(numbers['num_updates'], 'update')},"
-         f" {count(numbers['num_epochs'], 'epoch')}, {numbers['seconds']:,.0f} s;"
-         f" best checkpoint at update {numbers['best_step']:,}"),
-        ("validated", numbers["validation"]),
-        ("device", f"{numbers['num_devices']} of {numbers['device']}"),
-        ("versions", f"varfilter {numbers['varfilter']}, jax {numbers['jax']}"),
-        ("revision", numbers["revision"] or "not from a checkout"),
-        ("begun", numbers["begun"]),
-    ]  # fmt: skip
-    shown = [(name, html.escape(text)) for name, text in pairs]
-    return [*shown, ("command", command_line(numbers["command"]))]
-
-
-def _all_settings(numbers: dict[str, Any]) -> list[tuple[str, str]]:
-    names = ("model", "filter", "optimizer", "schedule")
-    return [(name, html.escape(_settings(numbers["experiment"][name]))) for name in names]
-
-
-def _settings(value: Any) -> str:
-    """A settings object in one line: its kind and its fields."""
-    if isinstance(value, dict):
-        inner = ", ".join(f"{k} {_settings(v)}" for k, v in value.items() if k != "kind")
-        return f"{value['kind']}({inner})"
-    if isinstance(value, list):
-        return " ".join(map(str, value))
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _by_data(found: Sequence[RunSummary]) -> list[tuple[str, list[RunSummary]]]:

@@ -21,7 +21,8 @@ from varfilter.plots.style import WIDE, png
 from varfilter.report.inspection import inspect_sequences
 from varfilter.report.page import write_page
 from varfilter.report.paper_tables import paper_markdown, paper_page
-from varfilter.report.summary import command, drawn_numbers, score_split
+from varfilter.report.repetition import command
+from varfilter.report.summary import drawn_numbers, score_split
 from varfilter.runs import Run, train_run
 from varfilter.runs.folder import write_whole
 from varfilter.runs.plan import Plan, plan_run, reached_in

@@ -1,9 +1,8 @@
 """What a report says of a run, as numbers; the page and the JSON file are made of it."""
 
-import shlex
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import equinox as eqx
@@ -12,10 +11,10 @@ import numpy as np
 
 from varfilter._text import count
 from varfilter.data.dataset import Dataset
-from varfilter.experiments.experiment import as_json, differences
-from varfilter.experiments.paper import EXPERIMENTS, TEMPLATES, own_experiment
+from varfilter.experiments.experiment import as_json
 from varfilter.filters import AbstractFilter
 from varfilter.media import AbstractMedium
+from varfilter.media.exhibits import Exhibit
 from varfilter.model import AbstractModel
 from varfilter.models import widened
 from varfilter.plots.columns import Fan
@@ -23,10 +22,13 @@ from varfilter.plots.figures import InspectedSequence, most_surprising
 from varfilter.report.alarms import SplitAlarms, split_alarms
 from varfilter.report.columns import forecast_numbers, middle_fan
 from varfilter.report.inspection import calibration, inspect_sequences
+from varfilter.report.repetition import brevity, command, epochs_in_words, typed
 from varfilter.runs import Run
 from varfilter.runs.applied import applied_filter
 from varfilter.runs.comparison import USUAL_HORIZON, compare_run
+from varfilter.runs.measures import run_predictor
 from varfilter.runs.metrics import judgements, naivety, shortfall
+from varfilter.runs.sampling import sample_run
 from varfilter.training.evaluation import Evaluation, HeldOut
 
 NUM_RANKED = 5
@@ -37,7 +39,7 @@ class RunSummary:
     """What is said of one run: `numbers` is plain JSON, `drawn` are the sequences to be shown.
 
     `alarms` are those of a table, where they could be calibrated, and `fan` is a forecast to be
-    drawn beside what came, where the medium has such.
+    drawn beside what came, where the medium has such; `exhibits` are there to be heard and seen.
     """
 
     label: str
@@ -47,6 +49,7 @@ class RunSummary:
     drawn: list[InspectedSequence]
     alarms: SplitAlarms | None = None
     fan: Fan | None = None
+    exhibits: Sequence[Exhibit] = ()
 
 
 def summarize(
@@ -57,12 +60,13 @@ def summarize(
     seed: int,
     num_particles: int | None = None,
     horizon: int | None = None,
+    num_futures: int | None = None,
 ) -> RunSummary:
     """Score the split whole by the trained bound, and look closely at some of it.
 
     What is predicted there, and how surprising it was, is of the filter that `filter_data` has,
     with `num_particles` trajectories; of a table it is compared with its references, one step and
-    `horizon` steps ahead.
+    `horizon` steps ahead. `num_futures` are drawn where the best of several counts.
     """
     model, filter, step, valid = run.trained()
     dataset, medium = run.dataset, run.medium
@@ -87,6 +91,16 @@ def summarize(
     compared = compare_run(
         run, dataset=dataset, split=split, horizon=horizon, num_particles=num_particles, seed=seed
     )
+    predictor = run_predictor(
+        run, dataset, split=split, num_particles=num_particles, num_futures=num_futures, seed=seed
+    )
+    averages = scores.as_json() | {"reference": reference._asdict()}
+    measures = medium.measures(dataset, split, predictor, averages)
+
+    def make(num_steps: int, num_sequences: int = 1, *, mean: bool = False) -> list[np.ndarray]:
+        made = sample_run(run, num_steps, num_sequences, mean=mean, seed=seed)
+        return [each.xs for each in made]
+
     fan = None
     if medium.has_forecast:
         far = horizon or (compared or {}).get("horizons", [USUAL_HORIZON])[-1]
@@ -97,7 +111,7 @@ def summarize(
         beaten = naivety(scores.nats, reference)
     else:
         beaten = shortfall({name: each["1"] for name, each in compared["nats"].items()}, split)
-    warnings = [*judgements(lines, num_epochs=num_epochs), beaten]
+    warnings = [brevity(run, lines), *judgements(lines, num_epochs=num_epochs), beaten]
     numbers = {
         "label": label,
         **_facts(run, dataset),
@@ -106,10 +120,11 @@ def summarize(
         "best_valid": valid,
         "split": split,
         "results": {
-            **scores.as_json(),
-            "reference": reference._asdict(),
+            **averages,
+            "gain_errors": gain_errors(scores),
             "published": _published(run),
         },
+        "measures": [measure.as_json() for measure in measures],
         "comparison": compared,
         "forecast": None if fan is None else forecast_numbers(fan),
         "calibration": calibration(dataset, inspected),
@@ -123,7 +138,22 @@ def summarize(
         "validation": chosen_by(lines),
         "metrics": lines,
     }
-    return RunSummary(label, dataset, medium, numbers, drawn, alarms, fan)
+    exhibits = medium.exhibits(dataset, split, predictor, make)
+    numbers["exhibits"] = [each.caption for each in exhibits]
+    return RunSummary(label, dataset, medium, numbers, drawn, alarms, fan, exhibits)
+
+
+def gain_errors(scores: Evaluation) -> list[float] | None:
+    """The standard errors over sequences of what each iteration gained since the prior.
+
+    None of a single sequence. The same sequences are at the prior and after it: what differs
+    between them is in both, and not in the gain.
+    """
+    count = len(scores.num_steps)
+    if count < 2 or scores.by_iteration.shape[1] < 2:
+        return None
+    gains = (scores.by_iteration - scores.by_iteration[:, :1]) / scores.num_steps[:, None]
+    return (np.std(gains, axis=0, ddof=1) / count**0.5).tolist()
 
 
 def score_split(
@@ -175,34 +205,6 @@ def drawn_numbers(sequence: InspectedSequence) -> dict[str, Any]:
     }
 
 
-def command(run: Run) -> str:
-    """The line that makes such a run again."""
-    mine = run.experiment
-    # One that was varied has the name of another with something after it.
-    names = [
-        name
-        for name in EXPERIMENTS
-        if name not in TEMPLATES and f"{mine.name}-".startswith(f"{name}-")
-    ]
-    name = max(names, key=len, default=None)
-    if name:
-        given = EXPERIMENTS[name]
-    else:
-        bare = type(mine.data)(mine.data.source)
-        given = replace(own_experiment(mine.data), data=bare)
-    words = ["varfilter", "train", name or mine.data.source]
-    for field, (_, value) in differences(given, mine).items():
-        if field == "name" or field.endswith("kind") or field.startswith("published"):
-            continue
-        flag = "--" + field.replace("_", "-")
-        if isinstance(value, bool):
-            words.append(flag if value else f"--{'.no-'.join(flag[2:].rsplit('.', 1))}")
-        else:
-            values = value if isinstance(value, list) else [value]
-            words += [flag, *map(str, values)]
-    return shlex.join(words)
-
-
 def training_seconds(lines: Sequence[dict[str, Any]]) -> float:
     """The seconds that training took in all; a resumed run counts from 0 again in its metrics."""
     total, before = 0.0, 0.0
@@ -218,6 +220,9 @@ def _facts(run: Run, dataset: Dataset) -> dict[str, Any]:
     return {
         "experiment": as_json(mine),
         "command": command(run),
+        "typed": typed(run.folder),
+        "epochs": epochs_in_words(run, lines),
+        "num_iterations": getattr(mine.filter.inference, "num_iterations", None),
         "folder": str(run.folder),
         "data": {k: record["data"][k] for k in ("name", "sha256", "sequences", "rows")},
         "observation_shape": list(dataset.observation_shape),

@@ -1,0 +1,120 @@
+"""How a run is made again: its command with all that was overridden, and how far it came."""
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from varfilter._text import count
+from varfilter.experiments.experiment import Experiment, differences
+from varfilter.experiments.paper import EXPERIMENTS, TEMPLATES, own_experiment
+from varfilter.experiments.presets import with_preset
+from varfilter.runs import Run
+from varfilter.runs.commands import kept_commands, last_budget
+
+
+def command(run: Run) -> str:
+    """The line that makes such a run again: every field that was given, the seed and the budget.
+
+    The preset of the user's own recordings depends on the machine, and is always said.
+    """
+    mine = run.experiment
+    name = _name_of(mine)
+    words = ["varfilter", "train", name or mine.data.source]
+    given = _unchanged(mine)
+    if mine.preset != (EXPERIMENTS[name].preset if name else None) and not _has_one_preset(mine):
+        words += ["--preset", mine.preset]
+    if type(mine.filter.inference) is not type(_before_method(mine).filter.inference):
+        words += ["--method", type(mine.filter.inference).__name__.lower()]
+    for field, (_, value) in differences(given, mine).items():
+        if field in ("name", "preset") or field.endswith("kind") or field.startswith("published"):
+            continue
+        flag = "--" + field.replace("_", "-")
+        if isinstance(value, bool):
+            words.append(flag if value else f"--{'.no-'.join(flag[2:].rsplit('.', 1))}")
+        else:
+            values = value if isinstance(value, list) else [value]
+            words += [flag, *map(str, values)]
+    if (budget := last_budget(run.folder)) is not None:
+        words += ["--max-updates", str(budget)]
+    return shlex.join(words)
+
+
+def typed(folder: Path) -> list[str]:
+    """The commands as they were typed, each with the update that it began at."""
+    found = kept_commands(folder)
+    lines = [shlex.join(each["words"]) for each in found]
+    if len(lines) < 2:
+        return lines
+    begun = (f"from update {each['step']:,}" for each in found)
+    return [f"{line}  ({where})" for line, where in zip(lines, begun, strict=True)]
+
+
+def epochs_in_words(run: Run, lines: Sequence[dict[str, Any]]) -> str:
+    """How many epochs a run has had, of those of its schedule, or of the paper's beside that."""
+    epochs = lines[-1]["epoch"] if lines else 0
+    return f"{epochs:.4g} of {planned_epochs(run):,}"
+
+
+def planned_epochs(run: Run) -> int:
+    """The epochs of the paper's schedule where a run stands beside its number; else of its own."""
+    mine = run.experiment
+    name = _name_of(mine)
+    if mine.published is not None and name is not None:
+        return EXPERIMENTS[name].schedule.num_epochs
+    return mine.schedule.num_epochs
+
+
+def brevity(run: Run, lines: Sequence[dict[str, Any]]) -> str | None:
+    """A warning that a run stands beside a number of the paper that took longer; None: it does not.
+
+    A run that ended early because validation no longer improved was not cut short.
+    """
+    published, of = run.experiment.published, planned_epochs(run)
+    epochs = lines[-1]["epoch"] if lines else 0
+    if published is None or epochs >= of:
+        return None
+    return (
+        f"The paper's number is of {count(of, 'epoch')}; this run has had {epochs:.4g} of them. The"
+        " two do not compare."
+    )
+
+
+def _name_of(mine: Experiment) -> str | None:
+    """The name of the experiment that a run is of; None for the user's own data.
+
+    One that was varied has the name of another with something after it.
+    """
+    names = [
+        name
+        for name, experiment in EXPERIMENTS.items()
+        if name not in TEMPLATES
+        and f"{mine.name}-".startswith(f"{name}-")
+        # A folder may be called like an experiment.
+        and type(experiment.data) is type(mine.data)
+        and experiment.data.source == mine.data.source
+    ]
+    return max(names, key=len, default=None)
+
+
+def _unchanged(mine: Experiment) -> Experiment:
+    """The experiment without any of what was given for it but the preset and the method."""
+    found, own = _before_method(mine), type(mine.filter.inference)
+    if isinstance(found.filter.inference, own):
+        return found
+    return replace(found, filter=replace(found.filter, inference=own()))
+
+
+def _before_method(mine: Experiment) -> Experiment:
+    """The experiment without any of what was given for it but the preset."""
+    name = _name_of(mine)
+    if name is not None:
+        return with_preset(EXPERIMENTS[name], mine.preset)
+    bare = type(mine.data)(mine.data.source)
+    return replace(own_experiment(mine.data, mine.preset), data=bare)
+
+
+def _has_one_preset(mine: Experiment) -> bool:
+    """Whether the experiment comes in one size alone, as that of tables does."""
+    return type(mine.model) is type(EXPERIMENTS["table"].model)
