@@ -11,6 +11,8 @@ from typing import Any
 
 from latex2mathml.converter import convert
 
+# A relation that a group begins with, as in x_{<t}, relates to nothing: no room round it.
+LEADING = re.compile(r"<mrow><mo>(&#x0003C;|&#x02264;)</mo>")
 MARKED = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 
 
@@ -22,4 +24,5 @@ def on_page_content(content: str, **_: Any) -> str:
 def _translated(found: re.Match[str]) -> str:
     tag, tex = found.group(1), html.unescape(found.group(2)).strip()
     formula = convert(tex, display="block" if tag == "div" else "inline")
+    formula = LEADING.sub(r'<mrow><mo lspace="0" rspace="0">\1</mo>', formula)
     return f'<{tag} class="formula">{formula}</{tag}>'
