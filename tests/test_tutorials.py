@@ -60,7 +60,20 @@ def write_clips(folder):
 
 
 MUSIC = [*TINY, "--max-updates", "2"]
-@@TINY@@
+SMALLEST = [
+    *("--model.latent-size", 3, "--model.recurrent-size", 4, "--filter.inference.hidden-size", 4),
+    *("--filter.inference.num-layers", 1, "--optimizer.num-phi-steps", 1, "--schedule.batch-size", 2),
+    *("--schedule.num-steps", 4, "--schedule.epochs-per-validation", 1, "--max-updates", 1),
+]
+SPEECH = [
+    *SMALLEST,
+    *("--model.data-feature-size", 4, "--model.latent-feature-size", 4, "--model.prior-size", 4),
+    *("--model.decoder-size", 4, "--model.num-layers", 1),
+]
+VIDEO = [
+    *SMALLEST,
+    *("--data.size", 8, "--model.code-size", 4, "--model.channels", 4, "--model.convolutions", 1),
+]
 
 
 @pytest.mark.usefixtures("as_users_run_it")
