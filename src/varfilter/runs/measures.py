@@ -44,7 +44,7 @@ def measure_run(
 
 @dataclass(frozen=True)
 class RunPredictor:
-    """The `Predictor` that a medium is given: a run that is applied to a split of its data."""
+    """A run that is applied to a split of its data: the `Predictor` of a medium's measures."""
 
     applied: AppliedRun
     dataset: Dataset
