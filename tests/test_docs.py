@@ -1,38 +1,29 @@
-"""The pages of docs/: their Python runs, block after block; their commands are ours; they build."""
+"""The pages of docs/: their Python runs, block after block, and so do their commands."""
 
 import functools
 import re
 import shlex
-import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from commands import PROGRAM, command, script
+from pages import DOCS, PAGES, ROOT, blocks, commands_of, python_of, run_commands, stand_in_a_checkout
+from varfilter import cli
 
-ROOT = Path(__file__).parent.parent
-PAGES = sorted((ROOT / "docs").glob("*.md"))
-
-
-def blocks(page, language):
-    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(encoding="utf-8"), re.M | re.S)
+README = ROOT / "README.md"
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """Where a reader stands: the top of a checkout."""
-    (tmp_path / "examples").mkdir()
-    shutil.copytree(ROOT / "examples" / "data", tmp_path / "examples" / "data")
+    stand_in_a_checkout(tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 def run_python(folder, *pages):
     path = folder / "page.py"
-    code = "\n".join(block for page in pages for block in blocks(page, "python"))
-    path.write_text(code, encoding="utf-8")
+    path.write_text(python_of(*pages), encoding="utf-8")
     # A process of its own, as a reader's: without the strict settings of the tests.
     done = script(path)
     assert done.code == 0, done.err
@@ -42,44 +33,55 @@ def run_python(folder, *pages):
 @pytest.mark.slow
 def test_python_of_the_quick_start_and_of_your_own_data_runs(folder):
     # One after the other: the second loads the run of the first.
-    run_python(folder, ROOT / "docs" / "index.md", ROOT / "docs" / "data.md")
+    run_python(folder, DOCS / "quickstart.md", DOCS / "data.md")
 
 
 @pytest.mark.parametrize(
     "names",
     [
         # In one process, which imports and compiles once what they share.
-        pytest.param(("model", "inference", "paper"), id="model-inference-paper"),
+        pytest.param(("model", "inference", "paper", "how", "models"), id="all-but-bounds"),
         pytest.param(("bounds",), id="bounds", marks=pytest.mark.slow),
     ],
 )
 def test_python_of_pages_runs(names, folder):
-    run_python(folder, *(ROOT / "docs" / f"{name}.md" for name in names))
+    run_python(folder, *(DOCS / f"{name}.md" for name in names))
 
 
-def test_commands_of_the_pages_are_known():
-    known = {"list", "train", "evaluate", "filter", "forecast", "sample", "report", "reproduce"}
-    known |= {"data", "demo", "doctor", "repair"}
-    words = [
-        shlex.split(line)
-        for page in PAGES
-        for language in ("sh", "text")
-        for block in blocks(page, language)
-        for line in block.splitlines()
-    ]
-    used = {w[w.index("varfilter") + 1] for w in words if "varfilter" in w}
-    assert used <= known
-    assert {"train", "filter", "forecast", "report", "reproduce"} <= used
+def test_python_of_every_page_is_run_by_a_test():
+    by_page = {"quickstart", "data", "model", "inference", "paper", "how", "models", "bounds"}
+    tutorials = {"tables", "music", "your-own-model", "streams"}  # of `test_tutorials.py`
+    assert {page.stem for page in PAGES if blocks(page, "python")} == by_page | tutorials
 
 
-def run_commands(page, run, *, more, only=None):
-    """Each command of a page, as it stands there; `more` are options to add, by command."""
-    for line in "".join(blocks(page, "sh")).splitlines():
-        program, *words = shlex.split(line)
-        if program != "varfilter" or (only and words[0] not in only):
+@pytest.mark.usefixtures("as_users_run_it")
+def test_commands_of_all_pages_have_options_that_exist(folder, monkeypatch):
+    """Each is parsed as it is typed, up to where the work would begin."""
+    parsed = []
+    for reference, _ in cli.COMMANDS.values():
+        monkeypatch.setattr(cli._imported(reference), "__call__", lambda self: parsed.append(self))
+    monkeypatch.setattr("varfilter.cli.train._train", lambda target, *_: parsed.append(target))
+    make_what_is_named(folder)
+    lines = [(page, words) for page in (*PAGES, README) for words in commands_of(page, "sh", "text")]
+    for page, words in lines:
+        if words[0] == "reproduce" or "<" in words:
             continue
-        done = run(*words, *more.get(words[0], ()))
-        assert done.code == 0, (line, done.err)
+        done = command(*words)
+        assert not done.err, (page.name, words, done.err)
+    assert len(parsed) > 50
+
+
+def make_what_is_named(folder):
+    """Files that `train` looks at before its options: what is in them, it reads later."""
+    (folder / "runs").mkdir()
+    for name in ("readings", "prices", "plant", "heater"):
+        (folder / f"{name}.csv").write_text("a,b\n1,2\n")
+    for name in ("songs/a.mid", "recordings/a.wav", "videos/a.avi"):
+        (folder / name).parent.mkdir()
+        (folder / name).write_bytes(b"")
+    for name, ending in (("speech/timit_sample", "flac"), ("video/weizmann", "avi")):
+        (folder / name).mkdir(parents=True)
+        (folder / name / f"a.{ending}").write_bytes(b"")
 
 
 @pytest.mark.usefixtures("as_users_run_it")
@@ -89,20 +91,19 @@ def test_quick_start_works(folder):
     few = ["--num-particles", "8"]
     small = ["--max-updates", "40", "--num-members", "1"]
     run_commands(
-        ROOT / "docs" / "index.md",
+        DOCS / "quickstart.md",
         command,
         more={"train": small, "filter": few, "forecast": few},
         only=("train", "filter", "forecast"),
     )
     check_filtered(folder)
+    check_messages(folder)
 
 
 @pytest.mark.slow
 def test_quick_start_works_to_the_letter(folder):
     # Optimized, and each command a process, as its readers run it.
-    run_commands(
-        ROOT / "docs" / "index.md", functools.partial(script, PROGRAM, is_optimized=True), more={}
-    )
+    run_commands(DOCS / "quickstart.md", functools.partial(script, PROGRAM, is_optimized=True))
     check_filtered(folder)
     check_bands(folder)
     assert "<html" in (folder / "runs" / "sensors" / "report.html").read_text(encoding="utf-8")
@@ -119,6 +120,37 @@ def check_filtered(folder):
     ahead = polars.read_csv(folder / "ahead.csv")
     assert len(ahead) == 20 * rows["run"].n_unique()
     assert (ahead["pressure_q05"] <= ahead["pressure_q95"]).all()
+
+
+def check_messages(folder):
+    """What troubleshooting quotes is what the commands say, to the letter but for line ends."""
+    (folder / "songs").mkdir()
+    (folder / "songs" / "notes.txt").write_text("no music")
+    (folder / "few.csv").write_text("run,time,temperature\n1,2024-03-04 06:00,45\n")
+    nowhere = {"VARFILTER_DATA": str(folder / "nowhere")}
+    quoted = blocks(DOCS / "troubleshooting.md", "console")
+    for block in quoted:
+        line, _, message = block.partition("\n")
+        done = command(*shlex.split(line.removeprefix("$ varfilter ")), env=nowhere)
+        assert done.code == 2, (line, done)
+        assert words_of(message) in words_of(done.err), (line, done.err)
+    assert len(quoted) > 8
+
+
+def words_of(text):
+    return " ".join(text.split())
+
+
+def test_errors_that_troubleshooting_quotes_from_python():
+    quoted = blocks(DOCS / "troubleshooting.md", "pycon")
+    for block in quoted:
+        *lines, message = block.strip().splitlines()
+        *before, last = [line.removeprefix(">>> ") for line in lines]
+        names = {}
+        exec("\n".join(before), names)
+        with pytest.raises(TypeError, match=re.escape(message)):
+            exec(last, names)
+    assert len(quoted) == 2
 
 
 def check_bands(folder):
@@ -144,13 +176,3 @@ def check_bands(folder):
     numeric = [i for i, name in enumerate(dataset.columns) if kinds[name] == "numeric"]
     share = found.covered[:, numeric].sum() / found.count[:, numeric].sum()
     assert 0.85 <= share <= 0.95
-
-
-def test_pages_build(tmp_path):
-    pytest.importorskip("material")
-    done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "-q", "-d", str(tmp_path / "site")],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "site" / "index.html").exists()

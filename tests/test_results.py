@@ -11,7 +11,7 @@ import pytest
 from commands import refuse, succeed
 from studies import drawn, write_cell
 from varfilter.report.gaps import gaps_markdown, read_gaps
-from varfilter.report.study import read_cells, study_lines, study_markdown
+from varfilter.report.study import read_cells, study_lines, study_markdown, study_numbers
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results"
@@ -93,6 +93,30 @@ def test_table_3_is_that_of_its_files():
         # A whole revision without a plus: of a tree in which nothing was changed.
         assert re.fullmatch(r"[0-9a-f]{40}", record["revision"]), path
         assert record["command"].startswith("python benchmarks/study.py ")
+
+
+def test_the_table_of_the_readme_has_the_numbers_of_its_files():
+    found = study_numbers(read_cells(RESULTS / "table-3"))
+    cells = {(row["data"], row["method"]): row for row in found if row["protocol"] == "best"}
+    sets = ("piano", "musedata", "jsb", "nottingham")
+
+    def row(name, texts):
+        return f"| {name} | {' | '.join(texts)} |"
+
+    def score(cell):
+        star = "*" if cell and cell["was_cut"] else ""
+        return f"{cell['nats']:.3f} ± {cell['seed_error']:.3f}{star}" if cell else ""
+
+    rows = [row("AVF in the paper, corrected", [f"{cells[s, 'avf']['published']:.2f}" for s in sets])]
+    for method, name in (
+        ("baseline", "the published baseline"),
+        ("residual", "baseline of Fraccaro et al."),
+        ("avf", "AVF, K=1"),
+        ("avf-5", "AVF, K=5"),
+    ):
+        rows.append(row(name, [score(cells.get((data, method))) for data in sets]))
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    assert set(rows) <= set(lines)
 
 
 def test_the_first_cells_have_the_numbers_of_their_files():

@@ -1,0 +1,44 @@
+"""What the scripts of these pictures share: where they write, and in which form.
+
+Each script makes the pictures that its first lines name, and writes them beside itself unless
+`--out` says otherwise. Colours and letters are those of the reports (`varfilter.plots.style`).
+"""
+
+import argparse
+import io
+from pathlib import Path
+
+from matplotlib.figure import Figure
+from PIL import Image
+
+HERE = Path(__file__).parent
+# Dots an inch: pages show a picture at half of its pixels, so that it is sharp on fine screens.
+RESOLUTION = 160
+
+
+def parser(about: str) -> argparse.ArgumentParser:
+    """A parser whose help is the text that the script begins with."""
+    made = argparse.ArgumentParser(
+        description=about, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    made.add_argument("--out", type=Path, default=HERE, help="the folder to write to")
+    return made
+
+
+def canvas(width: float, height: float) -> Figure:
+    """An empty figure, in inches."""
+    figure = Figure(figsize=(width, height), dpi=RESOLUTION, facecolor="white")
+    figure.set_layout_engine("constrained")
+    return figure
+
+
+def save(figure: Figure, folder: Path, name: str) -> None:
+    """Write a PNG of 64 colours at most: a third of the bytes, and nobody sees it."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png")
+    folder.mkdir(parents=True, exist_ok=True)
+    with Image.open(buffer) as image:
+        image.convert("RGB").quantize(64, dither=Image.Dither.NONE).save(
+            folder / name, optimize=True
+        )
+    print(folder / name)

@@ -1,0 +1,52 @@
+"""The pages of docs/ as their readers use them: blocks of code, commands, and what they need."""
+
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+# Those that are written by hand; the reference is made of docstrings.
+PAGES = sorted([*DOCS.glob("*.md"), *(DOCS / "tutorials").glob("*.md")])
+
+
+def blocks(page, language):
+    """The blocks of a page in a language, such as "sh"."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(encoding="utf-8"), re.M | re.S)
+
+
+def python_of(*pages):
+    """The Python of pages, block after block, as one program."""
+    return "\n".join(block for page in pages for block in blocks(page, "python"))
+
+
+def commands_of(page, *languages):
+    """The words behind `varfilter` of each command of a page, as they stand in its blocks."""
+    found = []
+    for language in languages or ("sh",):
+        for block in blocks(page, language):
+            for line in block.splitlines():
+                words = shlex.split(line) if "varfilter " in line else []
+                if "varfilter" in words:
+                    found.append(words[words.index("varfilter") + 1 :])
+    return found
+
+
+def run_commands(page, run, *, more=None, only=None):
+    """Each command of a page, as it stands there; `more` are options to add, by command."""
+    for words in commands_of(page):
+        if only and words[0] not in only:
+            continue
+        stdin = b""
+        if "<" in words:  # as a shell does it
+            stdin = Path(words[words.index("<") + 1]).read_bytes()
+            words = words[: words.index("<")]
+        done = run(*words, *(more or {}).get(words[0], ()), **({"stdin": stdin} if stdin else {}))
+        assert done.code == 0, (words, done.err)
+
+
+def stand_in_a_checkout(folder):
+    """Copy what a reader finds at the top of a checkout, and the pages name."""
+    (folder / "examples").mkdir()
+    shutil.copytree(ROOT / "examples" / "data", folder / "examples" / "data")

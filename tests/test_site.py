@@ -1,0 +1,117 @@
+"""The site: it builds without a warning, its links lead somewhere, and it needs no network."""
+
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from browser import look_at
+from pages import DOCS, PAGES, ROOT, blocks
+
+WIDTHS = (1280, 400)
+# Longer lines scroll inside of their frame at 1280 pixels.
+MOST_LETTERS = 100
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    pytest.importorskip("material")
+    pytest.importorskip("latex2mathml")
+    folder = tmp_path_factory.mktemp("site")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "-q", "-d", str(folder)],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "WARNING" not in done.stderr
+    return folder
+
+
+class Links(HTMLParser):
+    """Where a page points to, what it loads, and the places in it that can be pointed to."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.targets, self.loaded, self.places = [], [], {""}
+        self.feed(page.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag, attrs):
+        given = dict(attrs)
+        self.places |= {given[name] for name in ("id", "name") if given.get(name)}
+        if tag == "a" and given.get("href"):
+            self.targets.append(given["href"])
+        if tag in ("img", "script", "source", "audio", "video") and given.get("src"):
+            self.loaded.append(given["src"])
+        if tag == "link" and given.get("rel") in ("stylesheet", "icon"):
+            self.loaded.append(given["href"])
+
+
+def test_every_link_and_anchor_leads_somewhere(site):
+    pages = {page: Links(page) for page in site.rglob("*.html") if page.name != "404.html"}
+    assert len(pages) >= len(PAGES)
+    for page, links in pages.items():
+        for target in links.targets + links.loaded:
+            parts = urlsplit(target)
+            if parts.scheme or parts.netloc:
+                continue
+            path = (page.parent / unquote(parts.path)).resolve() if parts.path else page
+            assert path.exists(), f"{page.relative_to(site)} -> {target}"
+            if path in pages:
+                assert unquote(parts.fragment) in pages[path].places | {"__top"}, (page.name, target)
+
+
+def test_nothing_is_loaded_from_elsewhere(site):
+    for page in site.rglob("*.html"):
+        for target in Links(page).loaded:
+            assert not urlsplit(target).netloc, (page.name, target)
+
+
+def test_links_of_the_readme_lead_somewhere():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    targets = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text)
+    assert len(targets) > 10
+    for target in targets:
+        assert "://" in target or (ROOT / target).exists(), target
+
+
+def test_formulas_are_mathml(site):
+    text = (site / "how.html").read_text(encoding="utf-8")
+    assert text.count("<math ") == text.count("</math>") >= 10
+    assert 'display="block"' in text
+    for page in site.rglob("*.html"):
+        said = page.read_text(encoding="utf-8")
+        assert "arithmatex" not in said, page.name
+        assert "\\mathcal" not in said, page.name
+
+
+def test_pages_fit_on_a_screen_and_on_a_phone(site, tmp_path):
+    # The page with formulas, pictures, tables and code; those of the others are of the same kinds.
+    measured, said, _ = look_at(site / "how.html", WIDTHS, tmp_path, beside=site)
+    assert set(measured) == set(WIDTHS)
+    for width, page in measured.items():
+        assert page["scroll"] <= width
+        assert not page["blank"]
+    assert "ERROR" not in said
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_code_is_not_wider_than_a_screen(page):
+    for language in ("python", "pycon"):
+        for block in blocks(page, language):
+            assert max(map(len, block.splitlines())) <= MOST_LETTERS, page.name
+
+
+def test_every_picture_has_its_script_and_its_page():
+    drawn = {path.name for path in (DOCS / "pictures").glob("*.png")}
+    said = "".join(path.read_text() for path in (DOCS / "pictures").glob("*.py"))
+    shown = "".join(page.read_text() for page in (*PAGES, ROOT / "README.md"))
+    for name in drawn:
+        assert f'"{name}"' in said, f"no script makes {name}"
+        assert name in shown, f"no page shows {name}"
+    for name in set(re.findall(r"pictures/([\w.]+\.(?:png|gif|mid|wav))", shown)):
+        path = DOCS / "pictures" / name
+        assert path.exists(), name
+        assert path.stat().st_size < 200_000, name
