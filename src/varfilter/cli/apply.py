@@ -110,7 +110,7 @@ class Filter(AppliedCommand):
         with refusals(SMALLER, self.flags) as refused:
             from varfilter.runs.alarms import with_alarms
             from varfilter.runs.applied import apply_run, filter_data
-            from varfilter.runs.expected import expected_steps
+            from varfilter.runs.predictions import expected_steps
 
             run, target = _opened(self.run, self.out, self.format, needs_all=False)
             options = {
@@ -199,8 +199,8 @@ class Forecast(AppliedCommand):
             from varfilter._arguments import require_positive
             from varfilter.prediction import require_levels
             from varfilter.runs.applied import apply_run, forecast_data
-            from varfilter.runs.expected import expected_ahead
             from varfilter.runs.metrics import verdict
+            from varfilter.runs.predictions import expected_ahead
 
             require_positive("--horizon", self.horizon)
             run, target = _opened(self.run, self.out, self.format, needs_all=True)

@@ -1,8 +1,8 @@
 """What inference costs: the free energy of a method beside tighter bounds of the same models.
 
-Of models that `benchmarks/study.py --bounds` scored: the free energy of their own inference; that of
-a converged E-step which starts from it, so that the difference is what amortization loses; and the
-bound of many trajectories (FIVO), so that what is left is mostly what one sampled past loses.
+Of models that `benchmarks/study.py --bounds` scored: the free energy of their own inference; that
+of a converged E-step which starts from it, so that the difference is what amortization loses; and
+the bound of many trajectories (FIVO), so that what is left is mostly what one sampled past loses.
 """
 
 import json
