@@ -65,14 +65,14 @@ lowered = Counter()
 jax.monitoring.register_event_duration_secs_listener(
     lambda event, *_, **__: lowered.update(since=event.endswith("jaxpr_to_mlir_module_duration"))
 )
-# A worker takes one file after another, or one of these folders, whose files share a fixture that
-# takes half a minute to make.
-SHARING = ("tests/report/",)
+# A worker takes one file after another, or one of these folders, whose files share a run.
+SHARING = ("tests/cli/", "tests/report/")
 # Those that take the longest come first, since a worker that takes one of them last keeps the other
 # waiting.
 LONGEST = (
+    "test_start.py",  # and with it cli/
     "test_docs.py",
-    "test_columns.py",
+    "test_columns.py",  # and with it report/
     "test_quality.py",
     "test_applied.py",
     "test_learning.py",
@@ -100,8 +100,6 @@ LONGEST = (
     "test_validation.py",
     "test_column_kinds.py",
     "test_own_medium.py",
-    "test_start.py",
-    "test_train.py",
     "test_devices.py",
 )
 
