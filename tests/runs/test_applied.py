@@ -355,7 +355,7 @@ def test_two_lines_on_a_step_are_one_observation(world, varfilter):
     one, two = rows(*begin, whole, after), rows(*begin, *parts, after)
     assert [row["when"] for row in two] == [3.0, 3.5, 4.0, 4.5, 4.6, 5.0]
     assert_rows_agree(one[4:], two[5:])
-    own = {"when": 4.6, "warm": None}
+    own = {"when": 4.6, "warm": None, "warm_surprise": None}
     assert_rows_agree([one[3] | own], [two[4]])
     # Of a first step, too, in either order.
     first = [{"pump": "x", "when": 3.0, "is_on": 1}, {"pump": "x", "when": 3.1, "warm": 20.0}]
@@ -375,7 +375,8 @@ def test_rows_come_back_in_the_order_and_number_of_the_table(world, varfilter, t
     path.write_text("\n".join([header, *(rows[i] for i in order)]) + "\n")
     _, out, _ = varfilter(*words, path, *OPTIONS)
     assert parsed(out) == [expected[i] for i in order]
-    # Two rows on a step: both come back, each with its own cells and the surprise of the step.
+    # Two rows on a step: both come back, each with its own cells; the one that lost a value was
+    # not judged.
     path.write_text("\n".join([header, *rows[:2], "x,3.6,,21,fine", *rows[2:]]) + "\n")
     _, out, _ = varfilter(*words, path, *OPTIONS)
     found = parsed(out)
@@ -384,7 +385,9 @@ def test_rows_come_back_in_the_order_and_number_of_the_table(world, varfilter, t
         (3.5, expected[1]["warm"]), (3.6, 21.0),
     ]  # fmt: skip
     assert found[2]["is_on"] is None
-    assert found[1]["surprise"] == found[2]["surprise"] != expected[1]["surprise"]
+    assert (found[1]["surprise"], found[1]["warm_surprise"]) == (None, None)
+    assert found[2]["surprise"] != expected[1]["surprise"]
+    assert found[2]["is_on_surprise"] is None
 
 
 def test_a_time_far_ahead_is_not_filtered_through(world, varfilter):
