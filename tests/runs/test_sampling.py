@@ -14,7 +14,7 @@ from varfilter.data import Ragged, write_midi
 from varfilter.data.midi import read_midi
 from varfilter.media import load, source_of
 from varfilter.prediction import require_temperature
-from varfilter.runs import Run, sample_run
+from varfilter.runs import Run, repair_run, sample_run
 from varfilter.runs.applied import apply_run
 from varfilter.runs.measures import RunPredictor, measure_run
 from varfilter.runs.sampling import observed_mean
@@ -66,8 +66,11 @@ def test_the_starts_are_in_the_folder_and_old_runs_find_them_in_their_data(songs
     np.testing.assert_array_equal(starts_of(Run.load(run.folder)), kept)
     assert path.exists()  # once found, they are kept
     path.write_bytes(path.read_bytes()[:-1] + b"\x07")
-    refuses(lambda: starts_of(run), ValueError, "damaged", "remove it")
-    path.unlink()
+    refuses(lambda: starts_of(run), ValueError, "damaged", "`varfilter repair")
+    (done,) = repair_run(run.folder)
+    assert done.startswith(f"{STARTS} was removed")
+    assert not path.exists()
+    assert repair_run(run.folder) == []
     # Without its data either, it begins with what the model draws, and says so.
     gone = replace(run.experiment, data=replace(run.experiment.data, source=str(tmp_path / "no")))
     lost = Run(run.folder, gone, run.record)

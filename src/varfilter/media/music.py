@@ -152,7 +152,7 @@ class MusicMedium(AbstractMedium):
         self, dataset: Dataset, split: str, predictor: Predictor, scores: dict[str, Any]
     ) -> list[Measure]:
         """Frame accuracy (Bay et al. 2009), and notes a step: expected, made up and of the data."""
-        marginal = np.mean(dataset.train.values, axis=0, dtype=np.float32)[None]
+        marginal = dataset.train.values.mean(axis=0, keepdims=True, dtype=np.float32)
         predictors = ("above 1/2", "most probable", "the step before", "by frequency")
         counts = {name: np.zeros(3) for name in predictors}
         num_steps = num_notes = expected = 0.0

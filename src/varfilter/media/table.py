@@ -282,6 +282,7 @@ class TableMedium(AbstractMedium):
         dataset: Dataset,
         sequences: Sequence[np.ndarray],
         times: Sequence[np.ndarray | None],
+        names: Sequence[str | int | None],
     ) -> list[Path]:
         """Write one file: `time`, from 2000 or 0 on, and each column in the user's units.
 
@@ -289,10 +290,13 @@ class TableMedium(AbstractMedium):
         sequences have a column that tells them apart.
         """
         has_many = len(sequences) > 1
+        parts = enumerate(zip(sequences, times, names, strict=True), start=1)
         rows = (
             row
-            for number, (xs, moments) in enumerate(zip(sequences, times, strict=True), start=1)
-            for row in table_rows.sample_rows(dataset, xs, moments, number if has_many else None)
+            for number, (xs, moments, name) in parts
+            for row in table_rows.sample_rows(
+                dataset, xs, moments, (name or number) if has_many else name
+            )
         )
         write_rows(rows, path)
         return [path]

@@ -95,7 +95,7 @@ def _time_cells(dataset: Dataset, names: dict[str, str], time: Any) -> Row:
 
 
 def sample_rows(
-    dataset: Dataset, xs: np.ndarray, times: np.ndarray | None, sequence: int | None
+    dataset: Dataset, xs: np.ndarray, times: np.ndarray | None, sequence: str | int | None
 ) -> Iterator[Row]:
     """Rows that a model made up: the columns in their units, at `times`, or from 2000 or 0 on."""
     times = times_from(dataset, first_time(dataset), len(xs)) if times is None else times

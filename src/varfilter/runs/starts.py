@@ -60,6 +60,14 @@ def keep_starts(folder: Path, dataset: Dataset) -> None:
         raise reworded(error, f"Cannot write {str(folder / STARTS)!r} ({reason}).") from None
 
 
+def are_starts(path: Path) -> bool:
+    """Whether a file holds beginnings, and is whole."""
+    try:
+        return "rows" in _saved.read(path, KIND)[1]
+    except (ValueError, OSError):
+        return False
+
+
 def starts_of(run: "Run") -> np.ndarray | None:
     """The beginnings (starts, *event) of a run's training sequences, in the model's units.
 
@@ -72,7 +80,8 @@ def starts_of(run: "Run") -> np.ndarray | None:
             rows = _saved.read(path, KIND)[1]["rows"]
         except ValueError as error:
             raise ValueError(
-                f"{error} Or remove it: the starts are then read from the run's data again."
+                f"{error} Or remove it, by `{run.command('repair')}`: the starts are then read from"
+                " the run's data again."
             ) from None
     else:
         try:
