@@ -7,7 +7,16 @@ import shlex
 import pytest
 
 from commands import PROGRAM, command, script
-from pages import DOCS, PAGES, ROOT, blocks, commands_of, python_of, run_commands, stand_in_a_checkout
+from pages import (
+    DOCS,
+    PAGES,
+    ROOT,
+    blocks,
+    commands_of,
+    python_of,
+    run_commands,
+    stand_in_a_checkout,
+)
 from varfilter import cli
 
 README = ROOT / "README.md"
@@ -62,7 +71,9 @@ def test_commands_of_all_pages_have_options_that_exist(folder, monkeypatch):
         monkeypatch.setattr(cli._imported(reference), "__call__", lambda self: parsed.append(self))
     monkeypatch.setattr("varfilter.cli.train._train", lambda target, *_: parsed.append(target))
     make_what_is_named(folder)
-    lines = [(page, words) for page in (*PAGES, README) for words in commands_of(page, "sh", "text")]
+    lines = [
+        (page, words) for page in (*PAGES, README) for words in commands_of(page, "sh", "text")
+    ]
     for page, words in lines:
         if words[0] == "reproduce" or "<" in words:
             continue
@@ -98,6 +109,11 @@ def test_quick_start_works(folder):
     )
     check_filtered(folder)
     check_messages(folder)
+    # The tutorials on tables and live streams go on with this run.
+    tutorials = DOCS / "tutorials"
+    run_commands(tutorials / "tables.md", command, more={"filter": few}, only=("data", "filter"))
+    run_python(folder, tutorials / "streams.md")
+    run_commands(tutorials / "streams.md", command, more={"filter": few})
 
 
 @pytest.mark.slow

@@ -107,7 +107,9 @@ def test_the_table_of_the_readme_has_the_numbers_of_its_files():
         star = "*" if cell and cell["was_cut"] else ""
         return f"{cell['nats']:.3f} ± {cell['seed_error']:.3f}{star}" if cell else ""
 
-    rows = [row("AVF in the paper, corrected", [f"{cells[s, 'avf']['published']:.2f}" for s in sets])]
+    rows = [
+        row("AVF in the paper, corrected", [f"{cells[s, 'avf']['published']:.2f}" for s in sets])
+    ]
     for method, name in (
         ("baseline", "the published baseline"),
         ("residual", "baseline of Fraccaro et al."),

@@ -60,7 +60,10 @@ def test_every_link_and_anchor_leads_somewhere(site):
             path = (page.parent / unquote(parts.path)).resolve() if parts.path else page
             assert path.exists(), f"{page.relative_to(site)} -> {target}"
             if path in pages:
-                assert unquote(parts.fragment) in pages[path].places | {"__top"}, (page.name, target)
+                assert unquote(parts.fragment) in pages[path].places | {"__top"}, (
+                    page.name,
+                    target,
+                )
 
 
 def test_nothing_is_loaded_from_elsewhere(site):

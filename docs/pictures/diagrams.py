@@ -51,9 +51,7 @@ def box(axis, x, y, width, height, text, below="", *, colour=BLUE):
 def arrow(axis, begin, end, *, colour=INK, bend=0.0):
     """An arrow between two points."""
     style = {"arrowstyle": "-|>", "color": colour, "lw": 1.2, "shrinkA": 0, "shrinkB": 0}
-    axis.annotate(
-        "", end, begin, arrowprops={**style, "connectionstyle": f"arc3,rad={bend}"}
-    )
+    axis.annotate("", end, begin, arrowprops={**style, "connectionstyle": f"arc3,rad={bend}"})
 
 
 def note(axis, x, y, text, *, colour=SMALL_PRINT, size=8.2, ha="center"):

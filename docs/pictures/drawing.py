@@ -33,12 +33,12 @@ def canvas(width: float, height: float) -> Figure:
 
 
 def save(figure: Figure, folder: Path, name: str) -> None:
-    """Write a PNG of 64 colours at most: a third of the bytes, and nobody sees it."""
+    """Write a PNG of 128 colours at most: a third of the bytes, and nobody sees it."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png")
     folder.mkdir(parents=True, exist_ok=True)
     with Image.open(buffer) as image:
-        image.convert("RGB").quantize(64, dither=Image.Dither.NONE).save(
+        image.convert("RGB").quantize(128, dither=Image.Dither.NONE).save(
             folder / name, optimize=True
         )
     print(folder / name)

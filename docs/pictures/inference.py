@@ -2,9 +2,9 @@
 
     python docs/pictures/inference.py
 
-makes `inference.png`, in about a minute. The model has one latent and one observation of it through a
-bend, so that the posterior can be summed up on a grid. Its inference network is learned (AVF) with the
-model held fixed; plain gradient descent on the same free energy stands beside it.
+makes `inference.png`, in about a minute. The model has one latent and one observation of it through
+a bend, so that the posterior can be summed up on a grid. Its inference network is learned (AVF) with
+the model held fixed; plain gradient descent on the same free energy stands beside it.
 """
 
 import jax
@@ -118,7 +118,9 @@ def picture(model, inference, state, x, key):
         colour, label = (SMALL_PRINT, "prior") if number == 0 else (COLOURS[0], "q")
         strength = 1.0 if number == 0 else 0.35 + 0.65 * number / NUM_ITERATIONS
         label = label if number == 0 else f"q after {number} of {NUM_ITERATIONS}"
-        left.plot(GRID, density(GRID[:, None], q), color=colour, alpha=strength, lw=1.5, label=label)
+        left.plot(
+            GRID, density(GRID[:, None], q), color=colour, alpha=strength, lw=1.5, label=label
+        )
     left.fill_between(GRID, posterior, color=COLOURS[1], alpha=0.25, lw=0, label="exact posterior")
     left.set_xlim(-2.5, 2.5)
     left.legend(fontsize=8, frameon=False, labelcolor=INK, loc="upper left")

@@ -31,12 +31,16 @@ def picture(continued, num_given, made_up):
     """Two rolls, one above the other."""
     figure = canvas(9.2, 4.4)
     axes = figure.subplots(2, 1)
-    titles = "the end of a chorale of Bach's, and how the model goes on", "made up from the first step"
+    titles = (
+        "the end of a chorale of Bach's, and how the model goes on",
+        "made up from the first step",
+    )
     for axis, roll, text in zip(axes, (continued, made_up), titles, strict=True):
         keys = np.flatnonzero(roll.any(axis=0))
         low, high = keys.min() - 2, keys.max() + 3
         axis.imshow(
-            roll[:, low:high].T, origin="lower", aspect="auto", cmap=ink(COLOURS[0]), vmin=0, vmax=1,
+            roll[:, low:high].T, origin="lower", aspect="auto", cmap=ink(COLOURS[0]),
+            vmin=0, vmax=1,
             extent=(0, len(roll), low + LOWEST - 0.5, high + LOWEST - 0.5), interpolation="nearest",
         )  # fmt: skip
         plain(axis)

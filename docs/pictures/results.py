@@ -2,8 +2,8 @@
 
     python docs/pictures/results.py
 
-makes `results.png` of the files in `results/table-3`. A dot is a seed, a bar their mean, and a cross
-the paper's number, corrected for the first step, which is not scored.
+makes `results.png` of the files in `results/table-3`. A dot is a seed, a bar their mean, and a
+cross the paper's number, corrected for the first step, which is not scored.
 """
 
 import numpy as np
@@ -14,7 +14,12 @@ from varfilter.report.study import METHODS, read_cells, study_numbers
 
 RESULTS = HERE.parent.parent / "results" / "table-3"
 SHOWN = {"baseline": SMALL_PRINT, "residual": COLOURS[2], "avf": COLOURS[0], "avf-5": COLOURS[1]}
-TITLES = {"piano": "Piano-midi.de", "musedata": "MuseData", "jsb": "JSB", "nottingham": "Nottingham"}
+TITLES = {
+    "piano": "Piano-midi.de",
+    "musedata": "MuseData",
+    "jsb": "JSB",
+    "nottingham": "Nottingham",
+}
 
 
 def main():

@@ -40,8 +40,8 @@ def picture(given, continued, made_up):
     titles = "a sentence, and how the model goes on from the line", "made up from the first step"
     for axis, (samples, rate), text in zip(axes, (continued, made_up), titles, strict=True):
         axis.imshow(
-            spectrum(samples), origin="lower", aspect="auto", cmap="magma", vmin=-DECIBELS, vmax=0.0,
-            extent=(0.0, len(samples) / rate, 0.0, rate / 2000.0),
+            spectrum(samples), origin="lower", aspect="auto", cmap="magma", vmin=-DECIBELS,
+            vmax=0.0, extent=(0.0, len(samples) / rate, 0.0, rate / 2000.0),
         )  # fmt: skip
         plain(axis)
         title(axis, text)

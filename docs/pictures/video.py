@@ -41,7 +41,7 @@ def frames_of(path):
 
 
 def picture(rows):
-    """A strip for each: of what was seen and expected at the same times, of a forecast from its first."""
+    """A strip for each, with frames at even distances."""
     figure = canvas(9.2, 3.5)
     axes = figure.subplots(len(rows), NUM_SHOWN, squeeze=False)
     for strip, (name, frames) in zip(axes, rows.items(), strict=True):
