@@ -73,7 +73,8 @@ def test_lines_keep_them_and_tell_of_others_once():
 
 def test_made_up_rows_have_them(tmp_path):
     made = read_table(table())
-    [path] = TableMedium().write_samples(tmp_path / "s.csv", made, [np.zeros((2, 1), np.float32)])
+    made_up = [np.zeros((2, 1), np.float32)]
+    [path] = TableMedium().write_samples(tmp_path / "s.csv", made, made_up, [None], [None])
     header, first, _ = path.read_text().splitlines()
     assert header == "time,warm,model,is_on,sum"
     assert first.endswith(",7,1,0.3")
