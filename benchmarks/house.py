@@ -46,7 +46,7 @@ ASKS = tuple(
 # The files that are about one kind of data only, and ask nothing: its readers, and `TableFilter`,
 # which refuses the folder of a run on anything else.
 OWN = re.compile(
-    r"/data/(tables/.*|tables?|table_\w+|rolls|midi|music|audio|video|recordings)\.py$"
+    r"/data/(tables/.*|tables?|table_\w+|rolls|midi|songs|note_grid|music|audio|video|recordings)\.py$"
     r"|/(runs|experiments)/estimator\.py$"
 )
 

@@ -286,7 +286,7 @@ def forecast(
     us: Any = None,
     num_samples: int = 256,
     levels: Sequence[float] = (0.05, 0.5, 0.95),
-    temperature: float = 1.0,
+    temperature: float | int = 1.0,
     observe: Observe | None = None,
 ) -> Forecast:
     """Simulate `num_samples` futures of `horizon` steps from the filter's belief.
@@ -314,7 +314,7 @@ def generate(
     *,
     us: Any = None,
     x0: Any = None,
-    temperature: float = 1.0,
+    temperature: float | int = 1.0,
     observe: Observe | None = None,
 ) -> tuple[Float[Array, "time *event"], Latent]:
     """Simulate one sequence from the model itself: (xs, zs); `us` are its known inputs.
@@ -421,7 +421,7 @@ def simulate(
     key: PRNGKeyArray,
     us: Float[Array, "time inputs"] | None = None,
     *,
-    temperature: float = 1.0,
+    temperature: float | int = 1.0,
     observe: Observe | None = None,
 ) -> Any:
     """Run the model freely, z ~ prior and x ~ emission: (xs, emission means, zs)."""

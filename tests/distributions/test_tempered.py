@@ -1,4 +1,4 @@
-"""Temperature: p(x)^(1 / T), made to sum to 1, where a family has it; and what others do instead."""
+"""Temperature: p(x)^(1 / T), made to sum to 1, where a family has it; and what others do."""
 
 import jax.numpy as jnp
 import numpy as np

@@ -302,7 +302,8 @@ def test_a_run_that_died_at_its_start_is_in_nobodys_way(made, tmp_path):
     (folder / "run.json.123-0123abcd.partial").write_text('{"versi')
     run = Run.begin(folder, made.experiment, made.dataset)
     with run.held():
-        assert {path.name for path in folder.iterdir()} == {"run.json", "checkpoints", "lock"}
+        names = {path.name for path in folder.iterdir()}
+        assert names == {"run.json", "checkpoints", "lock", "starts.safetensors"}
     (folder / "run.json").rename(folder / "mine.txt")
     refuses(
         lambda: Run.begin(folder, made.experiment, made.dataset), FileExistsError, "other things"

@@ -18,7 +18,7 @@ COMMANDS = {
     "evaluate": ("reports:Evaluate", "score a run on whole held-out sequences"),
     "filter": ("apply:Filter", "predict each step of new data; how surprising it was"),
     "forecast": ("apply:Forecast", "how new data may go on: means and quantiles"),
-    "sample": ("apply:Sample", "sequences that a trained model makes up"),
+    "sample": ("sample:Sample", "sequences that a trained model makes up"),
     "report": ("reports:Report", "one page on a run, or on several side by side"),
     "reproduce": ("reports:Reproduce", "a table or a figure of the paper, beside ours"),
     "data list": ("data:ListSets", "the data sets that have a name, and which are here"),

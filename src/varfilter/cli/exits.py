@@ -46,7 +46,7 @@ class Refused:
 
 # A name in backticks, with what may stand behind it there: `step`, `kinds={'a': 'count'}`. Columns
 # of the user's stand in backticks too, behind that word.
-_ARGUMENT = re.compile(r"(?<!olumn )`([a-z_][a-z_.]*)((?:=|\[)[^`]*)?`(?: (?:is )?(?='))?")
+_ARGUMENT = re.compile(r"(?<!olumn )`([A-Za-z_][A-Za-z_.]*)((?:=|\[)[^`]*)?`(?: (?:is )?(?='))?")
 
 
 # Arguments that say which data are read: what follows them, in quotes, says it better.

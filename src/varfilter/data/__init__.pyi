@@ -11,6 +11,7 @@ from varfilter.data.dataset import Family as Family
 from varfilter.data.dataset import Scaling as Scaling
 from varfilter.data.midi import read_midi as read_midi
 from varfilter.data.midi import write_midi as write_midi
+from varfilter.data.note_grid import NoteGrid as NoteGrid
 from varfilter.data.ragged import Ragged as Ragged
 from varfilter.data.rolls import read_rolls as read_rolls
 from varfilter.data.sets.fetch import fetch as fetch

@@ -16,6 +16,7 @@ from varfilter.media.catalogue import (
     write_samples,
 )
 from varfilter.media.formats import Row, Vector, write_rows
+from varfilter.media.measures import Measure
 from varfilter.media.reference import Reference
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "Ahead",
     "Gallery",
     "Inspection",
+    "Measure",
     "NewSequence",
     "Reference",
     "Row",

@@ -356,12 +356,13 @@ class AbstractMedium(ABC):
         dataset: Dataset,
         sequences: Sequence[np.ndarray],
         times: Sequence[np.ndarray | None],
+        names: Sequence[str | int | None],
     ) -> list[Path]:
         """Observations in the model's units as files; several sequences are numbered files.
 
         An .npz file holds `time`, and the values in the user's units as `observation`. `times` are
-        those of the steps; where they are None, they count from 0. A file that is there stays as it
-        was until the new one is whole.
+        those of the steps; where they are None, they count from 0. `names` are for media that have
+        all sequences in one file. A file that is there stays as it was until the new one is whole.
         """
         paths = [path]
         if len(sequences) > 1:

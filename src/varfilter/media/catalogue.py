@@ -206,12 +206,17 @@ def forecast_rows(
 
 
 def write_samples(
-    path: Path | str, dataset: Dataset, sequences: Any, times: Sequence[Any] | None = None
+    path: Path | str,
+    dataset: Dataset,
+    sequences: Any,
+    times: Sequence[Any] | None = None,
+    names: Sequence[str | int | None] | None = None,
 ) -> list[Path]:
     """Sequences (steps, *event) in the model's units, as recordings like those of `dataset`.
 
     The ending of `path` says the format: the medium's own, or .npz. `times` has those of the steps
-    of each sequence, or None where they count from the beginning. Returns what was written.
+    of each sequence, or None where they count from the beginning, and `names` what tells several in
+    one table apart; None: their numbers. Returns what was written.
     """
     path, medium = Path(path), medium_of(dataset)
     if path.suffix.lower() not in medium.endings:
@@ -226,8 +231,10 @@ def write_samples(
                 f"`sequences` must each hold one observation or more, of the shape"
                 f" {dataset.observation_shape} of {dataset.name!r}; got {kind(xs)}."
             )
-    moments = [None] * len(arrays) if times is None else list(times)
-    return medium.write_samples(path, dataset, arrays, moments)
+    unknown = [None] * len(arrays)
+    return medium.write_samples(
+        path, dataset, arrays, list(times or unknown), list(names or unknown)
+    )
 
 
 def picture(dataset: Dataset, *, split: str = "train", seed: int = 0) -> Figure:

@@ -39,11 +39,11 @@ class MusicSource(Source):
     """MIDI: steps in a beat (the fewest on which 95% of the notes begin)."""
     seconds_per_step: float | None = None
     """MIDI: the length of a step in seconds, instead of a part of a beat."""
+    percussion: bool | None = None
+    """MIDI: whether the notes of drums count."""
     sampling: Sampling | None = None
     """MIDI: onset, notes that sound where a step begins; or middle, every note, so that runs of
     short ones sound together (onset)."""
-    percussion: bool | None = None
-    """MIDI: whether the notes of drums count."""
 
     def options(self) -> dict[str, Any]:
         """The options that were given, as the function that reads the data calls them."""
@@ -104,7 +104,7 @@ class MusicMedium(AbstractMedium):
         from varfilter.data.midi import read_midi
         from varfilter.data.rolls import read_rolls
 
-        if path.is_file() and path.suffix.lower() not in self.suffixes:
+        if path.is_file() and path.suffix.lower() in (*ROLLS, ".npz"):
             rolls = read_rolls(path)
             for split in SPLITS:
                 for i, roll in enumerate(rolls.split(split)):
@@ -131,8 +131,8 @@ class MusicMedium(AbstractMedium):
         if schema is not None:
             return replace(
                 source,
-                steps_per_beat=schema.steps_per_beat,
-                seconds_per_step=schema.seconds_per_step,
+                steps_per_beat=schema.steps_per_beat and float(schema.steps_per_beat),
+                seconds_per_step=schema.seconds_per_step and float(schema.seconds_per_step),
                 sampling=schema.sampling,
             )
         has_step = source.steps_per_beat is not None or source.seconds_per_step is not None
@@ -153,29 +153,44 @@ class MusicMedium(AbstractMedium):
         self, dataset: Dataset, split: str, predictor: Predictor, scores: dict[str, Any]
     ) -> list[Measure]:
         """Frame accuracy (Bay et al. 2009), and notes a step: expected, made up and of the data."""
-        marginal = np.mean(dataset.train.values, axis=0) > 0.5
-        model, last, frequent = np.zeros(3), np.zeros(3), np.zeros(3)
+        marginal = dataset.train.values.mean(axis=0, keepdims=True, dtype=np.float32)
+        predictors = ("above 1/2", "most probable", "the step before", "by frequency")
+        counts = {name: np.zeros(3) for name in predictors}
         num_steps = num_notes = expected = 0.0
         for xs, means in predictor.one_step():
-            came, likely = xs[1:] > 0.5, means > 0.5
-            model += _counts(likely, came)
-            last += _counts(xs[:-1] > 0.5, came)
-            frequent += _counts(np.broadcast_to(marginal, came.shape), came)
+            came, frequent = xs[1:] > 0.5, np.broadcast_to(marginal, means.shape)
+            rolls = (
+                means > 0.5,
+                np.asarray(self.likely(dataset, means)) > 0.5,
+                xs[:-1] > 0.5,
+                np.asarray(self.likely(dataset, frequent)) > 0.5,
+            )
+            for name, roll in zip(predictors, rolls, strict=True):
+                counts[name] += _counts(roll, came)
             num_steps += len(came)
             num_notes += float(came.sum())
             expected += float(means.sum())
         if not num_steps:
             return []
+        accuracy = {name: float(c[0] / max(c.sum(), 1.0)) for name, c in counts.items()}
+        others = {
+            "the step before": accuracy["the step before"],
+            "the most frequent notes": accuracy["by frequency"],
+        }
+        formula = "TP / (TP + FP + FN) over all steps and keys, one step ahead, where"
         found = [
             Measure(
                 "frame accuracy",
-                _accuracy(model),
-                "TP / (TP + FP + FN) over all steps and keys, where a key is predicted if its"
-                " probability one step ahead is above 1/2",
-                {
-                    "the step before": _accuracy(last),
-                    "each note by its frequency": _accuracy(frequent),
-                },
+                accuracy["above 1/2"],
+                f"{formula} a key is predicted if its probability is above 1/2",
+                others,
+                "higher",
+            ),
+            Measure(
+                "frame accuracy, most probable",
+                accuracy["most probable"],
+                f"{formula} as many of the most probable keys are predicted as are expected",
+                others,
                 "higher",
             ),
             Measure(
@@ -209,7 +224,7 @@ class MusicMedium(AbstractMedium):
         """
         number = jnp.round(jnp.sum(mean, axis=-1, keepdims=True))
         rank = jnp.argsort(jnp.argsort(-jnp.asarray(mean), axis=-1), axis=-1)
-        return (rank < number).astype(mean.dtype)
+        return (rank < number.astype(rank.dtype)).astype(mean.dtype)
 
     def numbers(self, dataset: Dataset, ragged: Ragged) -> dict[str, Any]:
         """The lowest and the highest pitch that sounds."""
@@ -311,10 +326,6 @@ def _counts(predicted: np.ndarray, came: np.ndarray) -> np.ndarray:
     return np.array(
         [(predicted & came).sum(), (predicted & ~came).sum(), (~predicted & came).sum()], float
     )
-
-
-def _accuracy(counts: np.ndarray) -> float:
-    return float(counts[0] / max(counts.sum(), 1.0))
 
 
 def _limit_keys(axis: Any, rolls: np.ndarray, *, margin: float) -> None:

@@ -314,6 +314,7 @@ class TableMedium(AbstractMedium):
         dataset: Dataset,
         sequences: Sequence[np.ndarray],
         times: Sequence[np.ndarray | None],
+        names: Sequence[str | int | None],
     ) -> list[Path]:
         """Write one file: `time`, from 2000 or 0 on, and each column in the user's units.
 
@@ -321,10 +322,11 @@ class TableMedium(AbstractMedium):
         sequences have a column that tells them apart.
         """
         has_many = len(sequences) > 1
+        parts = enumerate(zip(sequences, times, names, strict=True), start=1)
         rows = (
             row
-            for number, (xs, moments) in enumerate(zip(sequences, times, strict=True), start=1)
-            for row in _sample_rows(dataset, xs, moments, number if has_many else None)
+            for number, (xs, moments, name) in parts
+            for row in _sample_rows(dataset, xs, moments, (name or number) if has_many else name)
         )
         write_rows(rows, path)
         return [path]
@@ -416,7 +418,7 @@ def _time_cells(dataset: Dataset, names: dict[str, str], time: Any) -> Row:
 
 
 def _sample_rows(
-    dataset: Dataset, xs: np.ndarray, times: np.ndarray | None, sequence: int | None
+    dataset: Dataset, xs: np.ndarray, times: np.ndarray | None, sequence: str | int | None
 ) -> Iterator[Row]:
     times = times_from(dataset, _first_time(dataset), len(xs)) if times is None else times
     are_whole = [family.has_levels for _, family in dataset.column_families]

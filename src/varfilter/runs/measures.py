@@ -66,7 +66,7 @@ def run_predictor(
 
 @dataclass(frozen=True)
 class RunPredictor:
-    """The `Predictor` that a medium is given: a run that is applied to a split of its data."""
+    """A run that is applied to a split of its data: the `Predictor` of a medium's measures."""
 
     applied: AppliedRun
     dataset: Dataset

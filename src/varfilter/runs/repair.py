@@ -20,6 +20,7 @@ from varfilter.runs.folder import (
 )
 from varfilter.runs.metrics import salvage_metrics, write_lines
 from varfilter.runs.run import Run
+from varfilter.runs.starts import STARTS, are_starts
 from varfilter.training.checkpoints import kept_checkpoints, read_manifest
 
 # What is added to the name of a damaged file, which stays for those who want to look at it.
@@ -30,7 +31,8 @@ def repair_run(folder: str | Path) -> list[str]:
     """Put right what is damaged in the folder of a run; returns a sentence for each thing done.
 
     A damaged record is restored from the copy in the newest checkpoint that is whole; of damaged
-    metrics the lines that are whole are kept. The damaged files stay, under another name.
+    metrics the lines that are whole are kept; damaged starts are put out of the way. The damaged
+    files stay, under another name.
     Checkpoints are not touched: training leaves damaged ones out by itself.
     """
     folder = Path(folder).expanduser()
@@ -43,6 +45,7 @@ def repair_run(folder: str | Path) -> list[str]:
             remove_abandoned(each)
         manifests = {path: _manifest(path) for path in _checkpoints(folder)}
         done = [*_repair_record(folder, manifests), *_repair_metrics(folder)]
+        done += _repair_starts(folder)
         bad = [reason for reason in manifests.values() if isinstance(reason, str)]
         return done + [f"Left as it is: {reason}" for reason in bad]
 
@@ -100,6 +103,17 @@ def _manifest(path: Path) -> dict[str, Any] | str:
         return read_manifest(path)
     except (ValueError, OSError) as error:
         return str(error)
+
+
+def _repair_starts(folder: Path) -> list[str]:
+    """Put damaged starts out of the way: they are found in the run's data again."""
+    path = folder / STARTS
+    if not path.exists() or are_starts(path):
+        return []
+    kept = _copy_of(path)
+    with writing(path):
+        path.unlink()
+    return [f"{STARTS} was removed; it is made from the run's data again{kept}."]
 
 
 def _copy_of(path: Path) -> str:

@@ -51,7 +51,7 @@ def sample_run(
     *,
     start: Any = None,
     mean: bool = False,
-    temperature: float = 1.0,
+    temperature: float | int = 1.0,
     inputs: Any = None,
     seed: int = 0,
     num_particles: int | None = None,

@@ -7,7 +7,7 @@ one begins; it is drawn from the beginnings that it was trained with.
 import contextlib
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,6 +23,8 @@ KIND = _saved.Kind("starts")
 # Beginnings that are kept, and what they may take; of large frames there are fewer.
 MOST, FEWEST = 64, 8
 MOST_BYTES = 1 << 20
+# Of fewer sequences, steps in their midst count as beginnings too.
+FEW = 4
 
 
 def training_starts(dataset: Dataset) -> np.ndarray:
@@ -38,7 +40,7 @@ def training_starts(dataset: Dataset) -> np.ndarray:
         return np.zeros((0, size, *train.values.shape[1:]), train.values.dtype)
     row_bytes = max(1, train.values[:1].nbytes)
     most = int(np.clip(MOST_BYTES // (row_bytes * size), FEWEST, MOST))
-    if len(firsts) < FEWEST:
+    if len(firsts) < FEW:
         firsts += [(i, t) for i in np.flatnonzero(num_steps) for t in range(1, num_steps[i])]
     # Several for each that is kept, where some may have gaps.
     spread = _evenly(firsts, 4 * most if dataset.has_gaps("train") else most)
@@ -46,7 +48,7 @@ def training_starts(dataset: Dataset) -> np.ndarray:
     if rows.dtype.kind == "f":
         missing = np.isnan(rows).reshape(len(rows), -1).sum(axis=1)
         rows = rows[missing == missing.min()]
-    return rows[[i for (i,) in _evenly([(i,) for i in range(len(rows))], most)]]
+    return rows[_evenly(list(range(len(rows))), most)]
 
 
 def keep_starts(folder: Path, dataset: Dataset) -> None:
@@ -56,6 +58,14 @@ def keep_starts(folder: Path, dataset: Dataset) -> None:
     except OSError as error:
         reason = error.strerror or str(error)
         raise reworded(error, f"Cannot write {str(folder / STARTS)!r} ({reason}).") from None
+
+
+def are_starts(path: Path) -> bool:
+    """Whether a file holds beginnings, and is whole."""
+    try:
+        return "rows" in _saved.read(path, KIND)[1]
+    except (ValueError, OSError):
+        return False
 
 
 def starts_of(run: "Run") -> np.ndarray | None:
@@ -70,7 +80,8 @@ def starts_of(run: "Run") -> np.ndarray | None:
             rows = _saved.read(path, KIND)[1]["rows"]
         except ValueError as error:
             raise ValueError(
-                f"{error} Or remove it: the starts are then read from the run's data again."
+                f"{error} Or remove it, by `{run.command('repair')}`: the starts are then read from"
+                " the run's data again."
             ) from None
     else:
         try:
@@ -92,7 +103,7 @@ def starts_of(run: "Run") -> np.ndarray | None:
     return np.concatenate([run.template.observations(each) for each in rows])
 
 
-def _evenly(items: list, most: int) -> list:
+def _evenly(items: list[Any], most: int) -> list[Any]:
     """At most so many of the items, at even distances."""
     if len(items) <= most:
         return items

@@ -1,0 +1,142 @@
+"""`filter`, `forecast` and `sample` of each medium: every format, and what does not fit."""
+
+import csv
+import json
+
+import numpy as np
+import polars
+import pytest
+
+from commands import refuse, succeed
+from tiny_runs import keep_untrained, tiny
+from varfilter.data import read_audio, read_midi, write_midi, write_wav
+from varfilter.runs import Run
+
+FEW = ("--num-particles", 2, "--num-samples", 3)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """Runs on music and on sound as they were before any update, and a new piece of each."""
+    place = tmp_path_factory.mktemp("place")
+    for medium in ("music", "sound"):
+        experiment, dataset = tiny(medium, place)
+        run = Run.begin(place / medium, experiment, dataset)
+        run.__dict__["dataset"] = dataset
+        keep_untrained(run)
+        rows = dataset.test[0][: 6 * dataset.rows_per_step]
+        if medium == "music":
+            write_midi(rows, place / "new.mid")
+        else:
+            write_wav(rows, place / "new.wav", 16000)
+    return place
+
+
+def test_surprise_and_latents_of_music_in_every_format(place, tmp_path):
+    words = ("filter", place / "music", place / "new.mid", "--latents", *FEW)
+    lines = [json.loads(line) for line in succeed(*words).out.splitlines()]
+    assert len(lines) == 6
+    expected = [line["surprise"] for line in lines[1:]]
+    assert np.isfinite(expected).all()
+    latents = [f"z{i}_{part}" for i in range(3) for part in ("mean", "std")]
+    for name, options in (
+        ("a.csv", ()),
+        ("a.parquet", ()),
+        ("a.npz", ()),
+        ("a.jsonl", ()),
+        ("a.txt", ("--format", "csv")),
+    ):
+        out = tmp_path / name
+        assert f"6 rows written to {out}" in succeed(*words, "--out", out, *options).err
+        if name.endswith(".npz"):
+            with np.load(out) as found:
+                table = {key: found[key] for key in found.files}
+            assert table["prediction"].shape == (6, 88)
+        elif name.endswith(".parquet"):
+            table = polars.read_parquet(out).to_dict(as_series=False)
+        elif name.endswith(".jsonl"):
+            rows = [json.loads(line) for line in out.read_text().splitlines()]
+            table = {key: [row[key] for row in rows] for key in rows[0]}
+        else:
+            rows = list(csv.DictReader(out.read_text().splitlines()))
+            table = {key: [row[key] for row in rows] for key in rows[0]}
+            assert "prediction_note60" in table
+        assert set(latents) <= set(table)
+        found = np.array([float(value) for value in table["surprise"][1:]])
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+    printed = succeed(*words, "--format", "csv").out
+    assert printed == (tmp_path / "a.csv").read_text()
+
+
+def test_what_is_expected_of_music_is_heard(place, tmp_path):
+    out = tmp_path / "expected.mid"
+    said = succeed("filter", place / "music", place / "new.mid", "--out", out, *FEW)
+    assert said.out == f"{out}\n"
+    assert "expected of each step before it was seen" in said.err
+    given, expected = (read_midi(path, steps_per_beat=1) for path in (place / "new.mid", out))
+    assert expected.shape == given.shape == (6, 88)
+    np.testing.assert_array_equal(expected[0], given[0])
+    lines = succeed("filter", place / "music", place / "new.mid", *FEW).out.splitlines()
+    notes = [json.loads(line)["expected_notes"] for line in lines[1:]]
+    np.testing.assert_array_equal(expected[1:].sum(1), np.rint(notes))
+    out = tmp_path / "ahead.midi"
+    words = ("forecast", place / "music", place / "new.mid", "--horizon", 3, "--out", out, *FEW)
+    assert "The mean over 3 futures" in succeed(*words).err
+    assert read_midi(out, steps_per_beat=1).shape == (3, 88)
+
+
+def test_sound_has_its_surprise_in_columns_and_its_predictions_in_a_file_to_hear(place, tmp_path):
+    words = ("filter", place / "sound", place / "new.wav", *FEW)
+    out = tmp_path / "a.csv"
+    said = succeed(*words, "--latents", "--out", out).err
+    assert "left out" in said
+    header = out.read_text().splitlines()[0].split(",")
+    assert header[:3] == ["sequence", "time", "surprise"]
+    assert "z2_std" in header
+    assert not any(name.startswith("prediction") for name in header)
+    succeed(*words, "--out", tmp_path / "a.wav")
+    sound, given = read_audio(tmp_path / "a.wav"), read_audio(place / "new.wav")
+    assert (len(sound.samples), sound.rate) == (1200, 16000)
+    np.testing.assert_array_equal(sound.samples[:200], given.samples[:200])
+    assert not np.array_equal(sound.samples[200:], given.samples[200:])
+    # A forecast without its predictions would be nothing.
+    words = ("forecast", place / "sound", place / "new.wav", "--horizon", 2, *FEW)
+    said = refuse(*words, "--out", tmp_path / "b.csv")
+    assert "200 numbers" in said
+    assert ".jsonl, .wav or .npz" in said
+    succeed(*words, "--out", tmp_path / "b.wav")
+    assert len(read_audio(tmp_path / "b.wav").samples) == 400
+
+
+def test_a_piece_goes_on_and_where_is_said(place, tmp_path):
+    out = tmp_path / "on.mid"
+    words = ("sample", place / "music", "--start", place / "new.mid", "--num-steps", 4)
+    said = succeed(*words, "--out", out, "--num-particles", 2)
+    assert said.out == f"{out}\n"
+    assert "new: the first 6 steps (3 s) are as given, and the 4 after them made up." in said.err
+    given, whole = (read_midi(path, steps_per_beat=1) for path in (place / "new.mid", out))
+    np.testing.assert_array_equal(whole[:6], given)
+    succeed(*words, "--only-new", "--out", out, "--num-particles", 2)
+    np.testing.assert_array_equal(read_midi(out, steps_per_beat=1), whole[6:])
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("filter", "music", "new.mid", "--out", "a.wav"), ".mid, .midi, .jsonl, .csv"),
+        (("filter", "music", "new.mid", "--out", "a.mid", "--latents"), "`--latents` says what"),
+        (("filter", "music", "new.mid", "--format", "npz"), "give --out FILE"),
+        (("forecast", "sound", "new.wav", "--horizon", "2", "--out", "a.mid"), ".wav, .jsonl"),
+        (("sample", "music", "--out", "a.csv"), ".mid"),
+        (("sample", "music", "--only-new"), "--start"),
+        (("sample", "music", "--temperature", "0"), "`--temperature` must be a number above 0"),
+        (("sample", "music", "--temperature", "nan"), "`--temperature` must be a number above 0"),
+        (("sample", "music", "--start", "no.mid"), "`--start` is 'no.mid'"),
+        (("sample", "music", "--start", "new.wav"), "`--start` is 'new.wav', but the run was"),
+    ],
+)
+def test_refusals(place, monkeypatch, words, said):
+    monkeypatch.chdir(place)
+    before = sorted(place.iterdir())
+    assert said in refuse(*words)
+    assert sorted(place.iterdir()) == before
