@@ -45,7 +45,11 @@ def test_the_page_is_self_contained_and_says_what_was_run(reported, medium):
     text = page.read_text(encoding="utf-8")
     assert not re.search(r'(?:src|srcset|href)="(?!data:)', text)
     assert "<script" not in text
-    assert text.count("<img ") == text.count("<img alt=") == text.count("<source ")
+    assert text.count("<img alt=") == text.count("<source ")
+    # Films have a text too, and one size for all screens; songs and sounds are played.
+    assert text.count("<img ") == text.count("<img alt=") + text.count('<img class="film" alt=')
+    assert ("<audio controls" in text) == (medium in ("music", "sound"))
+    assert ('class="film"' in text) == (medium == "video")
     (found,) = numbers["runs"]
     for shown in (run.experiment.name, found["data"]["sha256"], found["bound"], found["revision"]):
         assert shown is None or shown in text

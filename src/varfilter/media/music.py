@@ -14,6 +14,7 @@ from varfilter.data.note_grid import NoteGrid, Sampling
 from varfilter.data.ragged import Ragged
 from varfilter.data.sets.registry import CATALOGUE
 from varfilter.media.base import AbstractMedium, Figure, Inspection, Source, files_in
+from varfilter.media.exhibits import Exhibit, Maker
 from varfilter.media.formats import Row, Vector
 from varfilter.media.measures import Measure, Predictor
 from varfilter.media.reference import Reference, marginal_reference
@@ -282,6 +283,15 @@ class MusicMedium(AbstractMedium):
             steps_per_beat=grid.steps_per_beat or 1,
             velocity=grid.velocities,
         )
+
+    def exhibits(
+        self, dataset: Dataset, split: str, predictor: Predictor, make: Maker
+    ) -> list[Exhibit]:
+        """Players and rolls: a held-out song beside what the model makes up, by plain tones."""
+        from varfilter.media.tones import music_exhibits
+
+        seconds = self.seconds_per_step(dataset) or NoteGrid().step_seconds
+        return music_exhibits(dataset, split, make, seconds, LOWEST)
 
     def draw_dataset(self, page: Any, dataset: Dataset, shown: list[Any]) -> Figure:
         """Draw scores: pitch against time, only the pitches round those that sound."""

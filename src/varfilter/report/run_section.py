@@ -65,7 +65,9 @@ def measure_parts(measures: Sequence[dict[str, Any]]) -> list[str]:
     """A table of measures beside those of other predictors, and curves of those that have any."""
     rows = []
     for each in measures:
-        values = {"model": each["value"], **each["others"]}
+        # Of several futures it is the first of the curves.
+        own = ", ".join(["model", *list(each["by_step"])[:1]])
+        values = {own: each["value"], **each["others"]}
         for i, (name, value) in enumerate(values.items()):
             rows.append([each["name"] if i == 0 else "", name, f"{value:.4g}"])
     notes = [f"{each['name']}: {_whole(each)}." for each in measures]
