@@ -117,5 +117,8 @@ def test_runs_of_before_read_their_data_as_they_did(tmp_path):
     assert midi_folder(tmp_path, steps_per_beat=1).sha256() != old.sha256()
     in_seconds = MUSIC.as_recorded(MusicSource(str(tmp_path), seconds_per_step=0.5), None)
     assert (in_seconds.steps_per_beat, in_seconds.sampling) == (None, "middle")
-    # Of runs on the canonical rolls, new files are read as these were made.
-    assert MUSIC.as_recorded(MusicSource("jsb"), None).sampling == "onset"
+    # Canonical rolls have steps of their own; beside them, new files have a beat a step.
+    jsb = MusicSource("jsb")
+    assert MUSIC.as_recorded(jsb, None) == jsb
+    ((_, roll),) = MUSIC.recordings(chorales(), jsb, tmp_path / "0.mid")
+    np.testing.assert_array_equal(roll, chorales().train[0][::2])

@@ -110,8 +110,11 @@ class MusicMedium(AbstractMedium):
                 for i, roll in enumerate(rolls.split(split)):
                     yield f"{split}/{i}", roll
             return
+        # Beside canonical rolls a step is a beat.
+        options: dict[str, Any] = {"steps_per_beat": 1.0} if _is_of_rolls(source) else {}
+        options |= self.as_recorded(source, dataset.schema).options()
         for name, file in files_in(path, self):
-            yield name, read_midi(file, **self.as_recorded(source, dataset.schema).options())
+            yield name, read_midi(file, **options)
 
     def schema_json(self, dataset: Dataset) -> Any:
         """The grid of steps, with tempo and loudness, as plain JSON."""
@@ -124,8 +127,8 @@ class MusicMedium(AbstractMedium):
     def as_recorded(self, source: Source, schema: Any) -> Source:
         """The source with the grid that was chosen when a run began.
 
-        Runs of before there was a choice had a beat for a step and every note in it; runs on rolls
-        have canonical ones, a beat a step, where nothing else is asked for.
+        Runs of before there was a choice had a beat for a step, and every note in it. Files of
+        rolls, which have steps of their own, are read as ever.
         """
         assert isinstance(source, MusicSource)
         if schema is not None:
@@ -135,14 +138,12 @@ class MusicMedium(AbstractMedium):
                 seconds_per_step=schema.seconds_per_step and float(schema.seconds_per_step),
                 sampling=schema.sampling,
             )
-        has_step = source.steps_per_beat is not None or source.seconds_per_step is not None
-        steps_per_beat = source.steps_per_beat if has_step else 1.0
-        is_of_rolls = source.source in CATALOGUE or Path(source.source).suffix.lower() in (
-            *ROLLS,
-            ".npz",
-        )
-        sampling = source.sampling or ("onset" if is_of_rolls else "middle")
-        return replace(source, steps_per_beat=steps_per_beat, sampling=sampling)
+        if _is_of_rolls(source):
+            return source
+        sampling = source.sampling or "middle"
+        if source.steps_per_beat is None and source.seconds_per_step is None:
+            return replace(source, steps_per_beat=1.0, sampling=sampling)
+        return replace(source, sampling=sampling)
 
     def seconds_per_step(self, dataset: Dataset) -> float | None:
         """How long a step lasts, at the tempo of the data; of rolls, half a second."""
@@ -319,6 +320,11 @@ class MusicMedium(AbstractMedium):
         for axis in axes:
             _limit_keys(axis, sequence.xs, margin=4.5)
         return figure
+
+
+def _is_of_rolls(source: Source) -> bool:
+    """Whether the data of a run are a file of rolls, or a set that is one."""
+    return source.source in CATALOGUE or Path(source.source).suffix.lower() in (*ROLLS, ".npz")
 
 
 def _counts(predicted: np.ndarray, came: np.ndarray) -> np.ndarray:
