@@ -34,8 +34,8 @@ class Sample(AppliedCommand):
 
     examples:
       varfilter sample runs/srnn-jsb-avf --out tune.mid --num-steps 64
-      varfilter sample runs/srnn-jsb-avf --start song.mid --num-steps 64 --temperature 0.8
-      varfilter sample runs/clips --start clip.mp4 --mean --num-sequences 3 --out clip.gif
+      varfilter sample runs/srnn-jsb-avf --start song.mid --temperature 0.8
+      varfilter sample runs/clips --start clip.mp4 --mean --out clip.gif
       varfilter sample runs/pumps --out pumps.csv --num-sequences 10
     """
 

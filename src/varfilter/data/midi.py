@@ -10,8 +10,16 @@ import numpy as np
 
 from varfilter._arguments import kind, require_library
 from varfilter.data.limits import require_size
-from varfilter.data.note_grid import SAMPLINGS, NoteGrid, PlacedNotes, best_grid, sounding
-from varfilter.data.rolls import HIGHEST, LOWEST, NUM_KEYS
+from varfilter.data.note_grid import (
+    HIGHEST,
+    LOWEST,
+    NUM_KEYS,
+    SAMPLINGS,
+    NoteGrid,
+    PlacedNotes,
+    best_grid,
+    sounding,
+)
 
 PERCUSSION = 9  # "channel 10", counted from 0
 MICROSECONDS_PER_BEAT = 500_000  # until a file says otherwise

@@ -6,7 +6,9 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from varfilter.data.rolls import LOWEST, NUM_KEYS
+# The keys of a piano, as MIDI counts them.
+LOWEST, HIGHEST = 21, 108
+NUM_KEYS = HIGHEST - LOWEST + 1
 
 Sampling = Literal["onset", "middle"]
 SAMPLINGS: tuple[str, ...] = get_args(Sampling)

@@ -15,12 +15,10 @@ from varfilter._arguments import kind
 from varfilter.data.arrays import read_arrays, read_mat
 from varfilter.data.dataset import SPLITS, Dataset, Family
 from varfilter.data.limits import require_size
+from varfilter.data.note_grid import HIGHEST, LOWEST, NUM_KEYS
 from varfilter.data.plain_pickle import read_plain_pickle
 from varfilter.data.ragged import Ragged
 from varfilter.distributions import Bernoulli
-
-LOWEST, HIGHEST = 21, 108
-NUM_KEYS = HIGHEST - LOWEST + 1
 
 
 def read_rolls(path: str | Path, name: str | None = None) -> Dataset:

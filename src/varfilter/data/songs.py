@@ -20,10 +20,18 @@ from varfilter.data.midi import (
     require_resolution,
     song_of,
 )
-from varfilter.data.note_grid import FITTING, NoteGrid, PlacedNotes, best_grid, loudness
+from varfilter.data.note_grid import (
+    FITTING,
+    HIGHEST,
+    LOWEST,
+    NUM_KEYS,
+    NoteGrid,
+    PlacedNotes,
+    best_grid,
+    loudness,
+)
 from varfilter.data.ragged import Ragged
 from varfilter.data.recordings import Notes, note_changes, notes_of
-from varfilter.data.rolls import HIGHEST, LOWEST, NUM_KEYS
 from varfilter.data.splits import split_by_sequence
 from varfilter.distributions import Bernoulli
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from varfilter.data.dataset import SPLITS, Dataset
-from varfilter.data.note_grid import NoteGrid, Sampling
+from varfilter.data.note_grid import LOWEST, NUM_KEYS, NoteGrid, Sampling
 from varfilter.data.ragged import Ragged
 from varfilter.data.sets.registry import CATALOGUE
 from varfilter.media.base import AbstractMedium, Figure, Inspection, Source, files_in
@@ -20,7 +20,6 @@ from varfilter.media.measures import Measure, Predictor
 from varfilter.media.reference import Reference, marginal_reference
 from varfilter.media.rows import Filtering, latent_row
 
-LOWEST, NUM_KEYS = 21, 88
 NOTES = tuple(f"note{note}" for note in range(LOWEST, LOWEST + NUM_KEYS))
 ROLLS = frozenset({".pickle", ".pkl", ".p", ".pck", ".mat"})
 # Steps that a model makes up, to count the notes of.
