@@ -3,8 +3,8 @@
     python docs/pictures/inference.py
 
 makes `inference.png`, in about a minute. The model has one latent and one observation of it through
-a bend, so that the posterior can be summed up on a grid. Its inference network is learned (AVF) with
-the model held fixed; plain gradient descent on the same free energy stands beside it.
+a bend, so that the posterior can be summed up on a grid. Its inference network is learned (AVF)
+with the model held fixed; plain gradient descent on the same free energy stands beside it.
 """
 
 import jax
