@@ -25,20 +25,20 @@ def parser(about: str) -> argparse.ArgumentParser:
     return made
 
 
-def canvas(width: float, height: float) -> Figure:
+def canvas(width: float, height: float, resolution: int = RESOLUTION) -> Figure:
     """An empty figure, in inches."""
-    figure = Figure(figsize=(width, height), dpi=RESOLUTION, facecolor="white")
+    figure = Figure(figsize=(width, height), dpi=resolution, facecolor="white")
     figure.set_layout_engine("constrained")
     return figure
 
 
 def save(figure: Figure, folder: Path, name: str) -> None:
-    """Write a PNG of 128 colours at most: a third of the bytes, and nobody sees it."""
+    """Write a PNG of 64 colours at most: a third of the bytes, and nobody sees it."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png")
     folder.mkdir(parents=True, exist_ok=True)
     with Image.open(buffer) as image:
-        image.convert("RGB").quantize(128, dither=Image.Dither.NONE).save(
+        image.convert("RGB").quantize(64, dither=Image.Dither.NONE).save(
             folder / name, optimize=True
         )
     print(folder / name)
