@@ -2,8 +2,8 @@
 
     python docs/pictures/speech.py speech/timit_sample/dr8-mbcg0_sx147.flac goes-on.wav made-up.wav
 
-makes `speech.png` of the files that the commands of the tutorial on speech write. The sentence itself
-is not drawn, since its licence is not that of this project.
+makes `speech.png` of the files that the commands of the tutorial on speech write. The sentence
+itself is not drawn, since its licence is not that of this project.
 """
 
 import numpy as np
