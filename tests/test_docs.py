@@ -46,12 +46,15 @@ def test_python_of_the_quick_start_and_of_your_own_data_runs(folder):
 
 
 @pytest.mark.parametrize(
-    "name", ["model", "inference", "paper", "how", pytest.param("bounds", marks=pytest.mark.slow)]
+    "names",
+    [
+        # In one process, which imports and compiles once what they share.
+        pytest.param(("model", "inference", "paper", "how", "models"), id="all-but-bounds"),
+        pytest.param(("bounds",), id="bounds", marks=pytest.mark.slow),
+    ],
 )
-def test_python_of_a_page_runs(name, folder):
-    # What is short beside its compiling, in one process: each that starts takes seconds.
-    also = [DOCS / "models.md"] if name == "how" else []
-    run_python(folder, DOCS / f"{name}.md", *also)
+def test_python_of_pages_runs(names, folder):
+    run_python(folder, *(DOCS / f"{name}.md" for name in names))
 
 
 def test_python_of_every_page_is_run_by_a_test():
@@ -96,17 +99,14 @@ def make_what_is_named(folder):
 
 @pytest.mark.usefixtures("as_users_run_it")
 def test_quick_start_works(folder):
-    # A small part of the training, by one member, and few trajectories: that the fault stands out,
-    # and not how well the bands hold.
-    few = ["--num-particles", "8", "--num-samples", "32"]
+    # One model in the place of two, a fortieth of the training, and few trajectories: that the
+    # fault stands out, and not how well the bands hold.
+    few = ["--num-particles", "8"]
+    small = ["--max-updates", "40", "--num-members", "1"]
     run_commands(
         DOCS / "quickstart.md",
         command,
-        more={
-            "train": ["--max-updates", "60", "--num-members", "1"],
-            "filter": few,
-            "forecast": few,
-        },
+        more={"train": small, "filter": few, "forecast": few},
         only=("train", "filter", "forecast"),
     )
     check_filtered(folder)
