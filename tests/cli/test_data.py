@@ -388,7 +388,7 @@ def test_load_by_name_takes_the_options_of_its_reader(in_data):
     assert load("timit-sample", frame_size=100).observation_shape == (100,)
     assert load("moving-digits", num_train=3, num_valid=2, num_test=1).train.values.shape[0] == 60
     refuses(
-        lambda: load("weizmann", rate=8000), TypeError, "`weizmann`", "'rate'", "size, color, cache"
+        lambda: load("weizmann", rate=8000), TypeError, "`weizmann`", "'rate'", "size, color, crop"
     )
     refuses(lambda: load("moving-digits", folder="x"), TypeError, "'folder'", "num_train")
 

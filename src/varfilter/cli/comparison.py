@@ -28,7 +28,7 @@ def say_comparison(found: Mapping[str, Any]) -> None:
         scored = f"{count(steps, 'step')} of {count(sequences, 'sequence')} of {found['split']}"
         every = found["forecast_every"]
         if horizon > 1 and every > 1:
-            scored += f", from every {every}th"
+            scored += f", from one in {every}"
         console.print(f"\n{ahead}, {scored}:", markup=False)
         console.print(_table(found, str(horizon)))
     names = next(iter(found["columns"].values()))[str(found["horizons"][0])]

@@ -38,7 +38,7 @@ def comparison_tables(compared: Mapping[str, Any]) -> list[str]:
         ahead = "One step ahead" if horizon == 1 else f"{horizon} steps ahead"
         steps = f"{count(compared['num_steps'], 'step')} of {compared['split']}"
         every = compared["forecast_every"]
-        begun = f", from every {every}th" if horizon > 1 and every > 1 else ""
+        begun = f", from one in {every}" if horizon > 1 and every > 1 else ""
         parts.append(f"<p><b>{ahead}</b>, {html.escape(steps)}{begun}:</p>")
         parts.append(_table(compared, str(horizon)))
     notes = " ".join(html.escape(text) for text in (ABOUT, *compared["notes"]))
