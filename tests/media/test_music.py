@@ -32,6 +32,8 @@ def test_as_many_keys_sound_as_are_expected_to():
 class Oracle:
     """One that predicts the notes that come, and others, with these probabilities."""
 
+    num_futures = 10
+
     def __init__(self, right, wrong):
         self.right, self.wrong = right, wrong
 
