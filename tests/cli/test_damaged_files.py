@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hostile import BOMBS
+from hostile import AT_OTHER_RATES, BOMBS
 from mutants import FORMATS
+from varfilter import load
 
 SCRIPT = Path(__file__).parent.parent / "mutants.py"
 
@@ -43,6 +44,13 @@ def test_many_damaged_files(kind):
     (found,) = results(200, 0, kind)
     assert found["failures"] == []
     assert sum(found["ends"].values()) == 200
+
+
+@pytest.mark.parametrize("name", AT_OTHER_RATES)
+def test_sound_that_would_be_made_anew_out_of_nothing(name, tmp_path):
+    place = AT_OTHER_RATES[name](tmp_path)
+    with pytest.raises(ValueError, match="at 16000 Hz"):
+        load(place, rate=16000)
 
 
 def test_files_that_announce_more_than_memory_holds(tmp_path):
