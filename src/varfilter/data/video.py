@@ -187,7 +187,9 @@ def decode_video(source: Path | io.BytesIO, name: str, form: FrameForm) -> Frame
                 raise ValueError(f"{name} cannot be decoded: nobody here knows how it is coded.")
             stream.thread_type = "AUTO"
             _require_pixels(name, stream.width or 0, stream.height or 0)
-            rate = stream.average_rate
+            # Newer versions of PyAV have a rational number of their own (19 has).
+            own = stream.average_rate
+            rate = None if own is None else Fraction(int(own.numerator), int(own.denominator))
             share = _share_kept(name, rate, form.frame_rate)
             for number, frame in enumerate(container.decode(stream)):
                 num_decoded = number + 1
