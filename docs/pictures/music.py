@@ -49,7 +49,7 @@ def picture(continued, num_given, made_up, width):
         title(axis, text)
         y_label(axis, "MIDI note")
     axes[0].axvline(num_given, color=COLOURS[1], lw=1.6)
-    for x, text, side in ((num_given - 0.5, "Bach", "right"), (num_given + 0.5, "model", "left")):
+    for x, text, side in ((num_given - 1.0, "Bach", "right"), (num_given + 1.5, "model", "left")):
         axes[0].text(
             x, 0.95, text, ha=side, va="top", fontsize=8.5, color=INK,
             transform=axes[0].get_xaxis_transform(),
