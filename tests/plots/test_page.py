@@ -16,5 +16,6 @@ def test_rows_become_lists_on_a_phone_unless_they_are_dense():
     assert 'class="stacked"' in table(HEAD, rows)
     assert 'class="dense"' in table(HEAD, rows, is_dense=True)
     assert "stacked" not in table(HEAD, rows, is_dense=True)
+    assert 'class="stacked wide"' in table(list("abcdefgh"), [list("12345678")])
     assert "class" not in table(HEAD[:2], [["a", "b"]]).replace('class="scroll"', "")
     assert "&lt;a&gt;" in table(HEAD, rows)

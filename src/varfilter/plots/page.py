@@ -8,6 +8,8 @@ from varfilter.plots.style import NARROW, WIDE, Painter, png
 
 # Columns that a phone has room for.
 MOST_NARROW = 3
+# Columns that a page has room for in letters of the usual size.
+MOST_WIDE = 7
 # A text of so many letters, such as a date with its time, stays on one line if it has digits.
 MOST_LETTERS = 19
 CSS = """
@@ -49,7 +51,8 @@ dt { color: var(--dim); } dd { margin: 0; min-width: 0; }
     font-weight: 400; text-align: left; } }
 @media (max-width: 600px) { .dense { font-size: .74rem; }
   .dense td, .dense th { padding: .25rem .2rem; overflow-wrap: normal; }
-  .scroll .dense td:first-child { min-width: 4.6rem; } }
+  .scroll .dense td:first-child { min-width: 4rem; } }
+@media (min-width: 601px) { .wide { font-size: .84rem; } .wide td, .wide th { padding: .35rem .3rem; } }
 img { max-width: 100%; height: auto; display: block; margin: .6rem 0; border-radius: .3rem; }
 img.film { image-rendering: pixelated; } audio { width: 100%; max-width: 30rem; display: block; }
 figcaption, .note { color: var(--dim); font-size: .92rem; } figure { margin: 1rem 0; }
@@ -94,6 +97,7 @@ def table(
         for number, row in enumerate(rows)
     ]
     kind = ' class="stacked"' if len(head) > MOST_NARROW else ""
+    kind = ' class="stacked wide"' if len(head) > MOST_WIDE else kind
     kind = ' class="dense"' if is_dense else kind
     return f'<div class="scroll"><table{kind}><tr>{cells}</tr>{"".join(lines)}</table></div>'
 
