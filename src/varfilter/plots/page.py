@@ -52,7 +52,8 @@ dt { color: var(--dim); } dd { margin: 0; min-width: 0; }
 @media (max-width: 600px) { .dense { font-size: .74rem; }
   .dense td, .dense th { padding: .25rem .2rem; overflow-wrap: normal; }
   .scroll .dense td:first-child { min-width: 4rem; } }
-@media (min-width: 601px) { .wide { font-size: .84rem; } .wide td, .wide th { padding: .35rem .3rem; } }
+@media (min-width: 601px) { .wide { font-size: .84rem; }
+  .wide td, .wide th { padding: .35rem .3rem; } }
 img { max-width: 100%; height: auto; display: block; margin: .6rem 0; border-radius: .3rem; }
 img.film { image-rendering: pixelated; } audio { width: 100%; max-width: 30rem; display: block; }
 figcaption, .note { color: var(--dim); font-size: .92rem; } figure { margin: 1rem 0; }
