@@ -3,6 +3,7 @@
 import csv
 import json
 
+import mido
 import numpy as np
 import polars
 import pytest
@@ -26,7 +27,8 @@ def place(tmp_path_factory):
         keep_untrained(run)
         rows = dataset.test[0][: 6 * dataset.rows_per_step]
         if medium == "music":
-            write_midi(rows, place / "new.mid")
+            # Slower and softer than the rolls, of which a step would take half a second.
+            write_midi(rows, place / "new.mid", seconds_per_step=0.75, velocity=50)
         else:
             write_wav(rows, place / "new.wav", 16000)
     return place
@@ -113,11 +115,27 @@ def test_a_piece_goes_on_and_where_is_said(place, tmp_path):
     words = ("sample", place / "music", "--start", place / "new.mid", "--num-steps", 4)
     said = succeed(*words, "--out", out, "--num-particles", 2)
     assert said.out == f"{out}\n"
-    assert "new: the first 6 steps (3 s) are as given, and the 4 after them made up." in said.err
+    assert "new: the first 6 steps (4.5 s) are as given, and the 4 after them made up." in said.err
     given, whole = (read_midi(path, steps_per_beat=1) for path in (place / "new.mid", out))
     np.testing.assert_array_equal(whole[:6], given)
     succeed(*words, "--only-new", "--out", out, "--num-particles", 2)
     np.testing.assert_array_equal(read_midi(out, steps_per_beat=1), whole[6:])
+
+
+def test_what_is_written_of_a_song_has_its_tempo_and_loudness(place, tmp_path):
+    out, song = tmp_path / "a.mid", place / "new.mid"
+    for words, num_steps in (
+        (("filter", place / "music", song), 6),
+        (("forecast", place / "music", song, "--horizon", 5), 5),
+        (("sample", place / "music", "--start", song, "--num-steps", 4), 10),
+        (("sample", place / "music", "--start", song, "--num-steps", 4, "--only-new"), 4),
+    ):
+        succeed(*words, "--num-particles", 2, "--out", out)
+        file = mido.MidiFile(out)
+        assert file.length == pytest.approx(0.75 * num_steps)
+        assert {each.velocity for each in file if each.type == "note_on"} == {50}
+    succeed("sample", place / "music", "--num-steps", 4, "--out", out)
+    assert mido.MidiFile(out).length == pytest.approx(0.5 * 4)
 
 
 @pytest.mark.parametrize(

@@ -275,7 +275,11 @@ class Target:
         assert self.out is not None
         found = list(samples)
         paths = write_samples(
-            self.out, run.template, [each.xs for each in found], [each.times for each in found]
+            self.out,
+            run.template,
+            [each.xs for each in found],
+            [each.times for each in found],
+            schemas=[each.schema for each in found],
         )
         say(*paths)
 

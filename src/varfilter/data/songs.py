@@ -12,9 +12,9 @@ from varfilter._text import count
 from varfilter.data.dataset import SPLITS, Dataset, Family
 from varfilter.data.limits import require_size
 from varfilter.data.midi import (
-    MICROSECONDS_PER_BEAT,
     PERCUSSION,
     Song,
+    grid_of,
     parsed_midi,
     placed_notes,
     require_resolution,
@@ -28,7 +28,6 @@ from varfilter.data.note_grid import (
     NoteGrid,
     PlacedNotes,
     best_grid,
-    loudness,
 )
 from varfilter.data.ragged import Ragged
 from varfilter.data.recordings import Notes, note_changes, notes_of
@@ -65,14 +64,21 @@ def midi_folder(
     files = _midi_files(Path(folder), recursive)
     songs: dict[str, Song] = {}
     notes: list[Notes] = []
+    errors: dict[str, ValueError] = {}
     for file in files:
-        parsed = parsed_midi(file)
+        within = file.relative_to(folder).as_posix()
+        try:
+            parsed = parsed_midi(file)
+        except ValueError as error:
+            errors[within] = error
+            continue
         notes.append(notes_of(parsed, LOWEST, HIGHEST, PERCUSSION))
-        songs[file.relative_to(folder).as_posix()] = song_of(parsed, percussion)
+        songs[within] = song_of(parsed, percussion)
+    _require_readable(errors, len(files))
     share = None
     if steps_per_beat is None and seconds_per_step is None:
         steps_per_beat, share = best_grid([song.in_beats for song in songs.values()])
-    grid = _grid_of(list(songs.values()), steps_per_beat, seconds_per_step, sampling)
+    grid = grid_of(list(songs.values()), steps_per_beat, seconds_per_step, sampling)
     placed: dict[str, PlacedNotes] = {}
     for file, song in songs.items():
         # Twice, since they are joined in the end; each moved copy is one more.
@@ -103,29 +109,6 @@ def midi_folder(
             *note_changes(notes, percussion=percussion),
             *_placing_in_words(list(placed.values()), list(songs.values()), grid),
         ),
-    )
-
-
-def _grid_of(
-    songs: list[Song],
-    steps_per_beat: int | float | None,
-    seconds_per_step: int | float | None,
-    sampling: str,
-) -> NoteGrid:
-    """The grid with the tempo and the loudness of the songs, each in the middle."""
-    whole = [song for song in songs if song.last_tick > 0 and len(song.notes)]
-    tempi = [
-        float(song.seconds(np.array([song.last_tick]))[0]) * song.ticks_per_beat / song.last_tick
-        for song in whole
-    ]
-    begins = np.concatenate([song.in_beats[:, 0] for song in whole] or [np.zeros(0)])
-    struck = np.concatenate([song.notes[:, 3] for song in whole] or [np.zeros(0, np.int64)])
-    return NoteGrid(
-        steps_per_beat,
-        seconds_per_step,
-        sampling,
-        float(np.median(tempi)) if tempi else MICROSECONDS_PER_BEAT / 1e6,
-        loudness(begins, struck, steps_per_beat),
     )
 
 
@@ -196,6 +179,20 @@ def _midi_files(folder: Path, recursive: bool) -> list[Path]:
     if not files:
         raise FileNotFoundError(f"`folder` {str(folder)!r} has no .mid or .midi files.")
     return sorted(files, key=lambda file: file.relative_to(folder).as_posix())
+
+
+def _require_readable(errors: dict[str, ValueError], num_files: int) -> None:
+    """Refuse files that cannot be read all at once: collections have more than one."""
+    if not errors:
+        return
+    first, *others = errors
+    listed = f"{', '.join(others[:5])}{', ...' if len(others) > 5 else ''}"
+    more = (
+        f" The same holds for {len(others)} more of {count(num_files, 'file')}: {listed}."
+        if others
+        else ""
+    )
+    raise ValueError(f"{errors[first]}{more}") from None
 
 
 def _reasons(folder: Path, silent: set[str], songs: dict[str, Song], percussion: bool) -> list[str]:

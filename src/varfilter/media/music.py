@@ -13,7 +13,14 @@ from varfilter.data.dataset import SPLITS, Dataset
 from varfilter.data.note_grid import LOWEST, NUM_KEYS, NoteGrid, Sampling
 from varfilter.data.ragged import Ragged
 from varfilter.data.sets.registry import CATALOGUE
-from varfilter.media.base import AbstractMedium, Figure, Inspection, Source, files_in
+from varfilter.media.base import (
+    AbstractMedium,
+    Figure,
+    Inspection,
+    NewRecording,
+    Source,
+    files_in,
+)
 from varfilter.media.exhibits import Exhibit, Maker
 from varfilter.media.formats import Row, Vector
 from varfilter.media.measures import Measure, Predictor
@@ -98,9 +105,9 @@ class MusicMedium(AbstractMedium):
 
     def recordings(
         self, dataset: Dataset, source: Source, path: Path
-    ) -> Iterator[tuple[str, np.ndarray]]:
+    ) -> Iterator[tuple[str, np.ndarray] | NewRecording]:
         """Songs from MIDI files, with the steps of the run's, or from a file of rolls."""
-        from varfilter.data.midi import read_midi
+        from varfilter.data.midi import read_song
         from varfilter.data.rolls import read_rolls
 
         if path.is_file() and path.suffix.lower() in (*ROLLS, ".npz"):
@@ -113,7 +120,7 @@ class MusicMedium(AbstractMedium):
         options: dict[str, Any] = {"steps_per_beat": 1.0} if _is_of_rolls(source) else {}
         options |= self.as_recorded(source, dataset.schema).options()
         for name, file in files_in(path, self):
-            yield name, read_midi(file, **options)
+            yield NewRecording(name, *read_song(file, **options))
 
     def schema_json(self, dataset: Dataset) -> Any:
         """The grid of steps, with tempo and loudness, as plain JSON."""
@@ -269,7 +276,7 @@ class MusicMedium(AbstractMedium):
             }
 
     def write(self, path: Path, dataset: Dataset, xs: np.ndarray) -> None:
-        """A MIDI file with the grid, the tempo and the loudness of the data.
+        """A MIDI file with the grid, the tempo and the loudness of the data, or of a given song.
 
         Of rolls, which have none, a step is a beat of half a second.
         """
@@ -281,7 +288,7 @@ class MusicMedium(AbstractMedium):
             path,
             seconds_per_step=self.seconds_per_step(dataset) or grid.step_seconds,
             steps_per_beat=grid.steps_per_beat or 1,
-            velocity=grid.velocities,
+            velocity=grid.loudness,
         )
 
     def exhibits(
