@@ -218,9 +218,9 @@ def _velocities(velocity: Any) -> np.ndarray:
     is_table = found.ndim == 2 and len(found) > 0 and found.shape[1] in (1, NUM_KEYS)
     if not is_table or found.dtype.kind not in "iu" or found.min() < 1 or found.max() > 127:
         raise ValueError(
-            "`velocity` must be a whole number from 1 to 127, one for each step of a beat, or an array"
-            f" (steps, {NUM_KEYS}) of such; got"
-            f" {kind(velocity) if found.ndim == 2 else repr(velocity)}."
+            "`velocity` must be a whole number from 1 to 127, or one for each step of a beat, or an"
+            f" array (steps, {NUM_KEYS}) of such; got"
+            f" {kind(velocity) if isinstance(velocity, np.ndarray) else repr(velocity)}."
         )
     return np.broadcast_to(found, (len(found), NUM_KEYS))
 
