@@ -253,6 +253,9 @@ def test_options_of_tables_and_music_at_the_prompt(own):
     assert [split["sequences"] for split in shown["splits"].values()] == [4, 4, 4]
     assert steps(report("songs", "--steps-per-beat", "2")) > 1.9 * steps(report("songs"))
     assert report("songs")["splits"]["train"]["pitches"][0] >= 41
+    # The notes of a reader name its arguments; what is printed, the options of the command.
+    assert "`steps_per_beat` chooses another" in report("songs")["notes"][0]
+    assert "; `--steps-per-beat` chooses another." in command("data", "check", own["songs"]).out
     code, _, err = command("data", "check", own["songs"], "--columns", "a")
     assert (code, "no option 'columns'" in err) == (2, True)
     code, _, err = command("data", "check", own["readings.csv"], "--kinds", "warm")

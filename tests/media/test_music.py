@@ -113,6 +113,13 @@ def test_a_run_reads_its_data_and_others_on_the_grid_that_was_chosen(tmp_path):
     assert dataset.schema.step_seconds == pytest.approx(0.25)
 
 
+def test_a_song_without_a_note_is_said_to_be_silence(tmp_path):
+    write_midi(np.zeros((8, 88)), tmp_path / "still.mid")
+    with pytest.warns(UserWarning, match="still: no note sounds at any step but those of drums"):
+        ((_, roll, _),) = MUSIC.recordings(chorales(), MusicSource("jsb"), tmp_path / "still.mid")
+    assert roll.shape == (8, 88)
+
+
 def test_runs_of_before_read_their_data_as_they_did(tmp_path):
     for number, song in enumerate(chorales().train):
         write_midi(song, tmp_path / f"{number}.mid", steps_per_beat=2)

@@ -122,11 +122,11 @@ def _step_in_words(grid: NoteGrid, share: float | None) -> str:
     if share >= FITTING:
         return (
             f"A step is {part}, the longest on which at least {FITTING:.0%} of the notes begin"
-            f" ({share:.1%}); --steps-per-beat chooses another."
+            f" ({share:.1%}); `steps_per_beat` chooses another."
         )
     return (
         f"A step is {part}: the notes begin on no grid of beats ({share:.0%} on this one), as of"
-        " music that is played freely. --seconds-per-step or --steps-per-beat chooses another."
+        " music that is played freely. `seconds_per_step` or `steps_per_beat` chooses another."
     )
 
 
@@ -140,10 +140,10 @@ def _placing_in_words(
     )
     found = []
     if lost:
-        finer = "shorter step" if grid.steps_per_beat is None else "greater --steps-per-beat"
+        finer = "shorter step" if grid.steps_per_beat is None else "greater `steps_per_beat`"
         found.append(
             f"{lost:,} of {count(total, 'note')} ({lost / total:.1%}) begin and end between two"
-            f" steps, and are left out: a {finer} keeps more of them, --sampling middle all."
+            f" steps, and are left out: a {finer} keeps more of them, `sampling='middle'` all."
         )
     if merged:
         found.append(

@@ -1,5 +1,6 @@
 """Music: rolls of the 88 keys of a piano, from MIDI files or from files of rolls, and back."""
 
+import warnings
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -120,7 +121,14 @@ class MusicMedium(AbstractMedium):
         options: dict[str, Any] = {"steps_per_beat": 1.0} if _is_of_rolls(source) else {}
         options |= self.as_recorded(source, dataset.schema).options()
         for name, file in files_in(path, self):
-            yield NewRecording(name, *read_song(file, **options))
+            roll, grid = read_song(file, **options)
+            if not roll.any():
+                drums = "" if options.get("percussion") else " but those of drums, if it has any"
+                warnings.warn(
+                    f"{name}: no note sounds at any step{drums}; it is silence for the run.",
+                    stacklevel=2,
+                )
+            yield NewRecording(name, roll, grid)
 
     def schema_json(self, dataset: Dataset) -> Any:
         """The grid of steps, with tempo and loudness, as plain JSON."""
