@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 
 import mido
 import numpy as np
@@ -87,6 +88,17 @@ def test_what_is_expected_of_music_is_heard(place, tmp_path):
     assert read_midi(out, steps_per_beat=1).shape == (3, 88)
 
 
+def test_several_recordings_are_numbered_and_which_is_which_is_said(place, tmp_path):
+    (tmp_path / "songs" / "b").mkdir(parents=True)
+    for name in ("b/first", "second"):
+        shutil.copyfile(place / "new.mid", tmp_path / "songs" / f"{name}.mid")
+    out = tmp_path / "a.mid"
+    said = succeed("filter", place / "music", tmp_path / "songs", "--out", out, *FEW)
+    assert said.out.split() == [str(tmp_path / f"a-{i}.mid") for i in (1, 2)]
+    assert f"{tmp_path / 'a-1.mid'}: b/first\n" in said.err
+    assert f"{tmp_path / 'a-2.mid'}: second\n" in said.err
+
+
 def test_sound_has_its_surprise_in_columns_and_its_predictions_in_a_file_to_hear(place, tmp_path):
     words = ("filter", place / "sound", place / "new.wav", *FEW)
     out = tmp_path / "a.csv"
@@ -144,6 +156,11 @@ def test_what_is_written_of_a_song_has_its_tempo_and_loudness(place, tmp_path):
         (("filter", "music", "new.mid", "--out", "a.wav"), ".mid, .midi, .jsonl, .csv"),
         (("filter", "music", "new.mid", "--out", "a.mid", "--latents"), "`--latents` says what"),
         (("filter", "music", "new.mid", "--format", "npz"), "give --out FILE"),
+        (("filter", "music", "new.mid", "--levels", "0.1"), "`--levels` asks for quantiles, but"),
+        (
+            ("forecast", "sound", "new.wav", "--horizon", "2", "--format", "csv"),
+            "`--format` is 'csv', but",
+        ),
         (("forecast", "sound", "new.wav", "--horizon", "2", "--out", "a.mid"), ".wav, .jsonl"),
         (("sample", "music", "--out", "a.csv"), ".mid"),
         (("sample", "music", "--only-new"), "--start"),

@@ -128,6 +128,8 @@ class AbstractMedium(ABC):
       the surprise of each is told, and which of them caused an alarm.
     - `score_units`: in which units log scores are, in words.
     - `has_keys`: elements are pitches in order, so that a sequence can be moved to another key.
+    - `has_quantiles`: rows tell quantiles of what is predicted; of values that are 0 or 1 alone,
+      the mean says all.
     """
 
     name: ClassVar[str]
@@ -146,6 +148,7 @@ class AbstractMedium(ABC):
     has_alarms: ClassVar[bool] = False
     score_units: ClassVar[str] = "nats per step; lower is better"
     has_keys: ClassVar[bool] = False
+    has_quantiles: ClassVar[bool] = True
     gallery: ClassVar[Gallery] = Gallery()
     inspection: ClassVar[Inspection] = Inspection()
     has_reconstructions: ClassVar[bool] = True

@@ -72,6 +72,7 @@ class MusicMedium(AbstractMedium):
     inputs = "a MIDI file, a folder of them, or rolls (.pickle, .mat, .npz)"
     ones = "notes"
     has_keys = True
+    has_quantiles = False
     inspection = Inspection(num_sequences=8)
     caption = (
         "Notes (dark: they sound), their predicted probabilities before each step was heard, the"
