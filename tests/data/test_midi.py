@@ -184,9 +184,11 @@ def test_tempo_and_loudness_are_those_of_the_middle_song(tmp_path):
     assert (60 <= on <= 80, 40 <= off <= 60) == (True, True)
     assert on - off >= 10
     assert NoteGrid.of_json(json.loads(json.dumps(grid.as_json()))) == grid
-    # Runs of before have no registers on record.
-    old = {name: value for name, value in grid.as_json().items() if name != "registers"}
-    assert NoteGrid.of_json(old) == replace(grid, registers=NoteGrid().registers)
+    # Runs of before have a velocity for each step on record, and no more.
+    names = ("registers", "spread", "softest_loudest")
+    usual = {name: getattr(NoteGrid(), name) for name in names}
+    old = {name: value for name, value in grid.as_json().items() if name not in names}
+    assert NoteGrid.of_json(old) == replace(grid, **usual)
     assert midi_folder(tmp_path, seconds_per_step=0.1).schema.step_seconds == 0.1
 
 
@@ -202,8 +204,24 @@ def test_a_melody_stays_louder_than_what_goes_with_it(tmp_path):
         write_midi(roll, tmp_path / f"{song}.mid", steps_per_beat=2, velocity=loud)
     grid = midi_folder(tmp_path).schema
     assert grid.steps_per_beat == 2
-    np.testing.assert_array_equal(grid.loudness, loud)
-    assert np.ptp(grid.loudness) == 80
+    np.testing.assert_array_equal(grid.loudness(4), np.tile(loud, (2, 1)))
+    assert np.ptp(grid.loudness(2)) == 80
+
+
+def test_notes_are_as_unequal_in_loudness_as_in_the_data(tmp_path):
+    rng = np.random.default_rng(0)
+    for song in range(3):
+        roll = random_roll(song, 200)
+        loud = rng.integers(41, 111, roll.shape)
+        write_midi(roll, tmp_path / f"{song}.mid", velocity=loud)
+    made = midi_folder(tmp_path).schema.loudness(500)
+    np.testing.assert_array_equal(made[:50], midi_folder(tmp_path).schema.loudness(50))
+    assert (made.min(), made.max()) == (41, 110)
+    # Even between these. Quantiles of some 3,000 notes are off by 70 sqrt(p (1 - p) / 3000), at
+    # most 0.6; those of 16 in place of all, by half of 1/16 of 70; whole numbers, by 1/2; and the
+    # middle of an octave of some 400 by 1.75.
+    for part in (0.1, 0.5, 0.9):
+        assert np.quantile(made, part) == pytest.approx(41 + 69 * part, abs=5.1)
 
 
 @pytest.mark.parametrize("steps_per_beat", [0.5, 1, 2, 3, 4, 12, 1.5, 400])

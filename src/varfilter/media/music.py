@@ -297,7 +297,7 @@ class MusicMedium(AbstractMedium):
             path,
             seconds_per_step=self.seconds_per_step(dataset) or grid.step_seconds,
             steps_per_beat=grid.steps_per_beat or 1,
-            velocity=grid.loudness,
+            velocity=grid.loudness(len(xs)),
         )
 
     def exhibits(
