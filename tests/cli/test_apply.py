@@ -55,6 +55,7 @@ def test_surprise_and_latents_of_music_in_every_format(place, tmp_path):
             with np.load(out) as found:
                 table = {key: found[key] for key in found.files}
             assert table["prediction"].shape == (6, 88)
+            assert table["notes"].dtype == np.int64
         elif name.endswith(".parquet"):
             table = polars.read_parquet(out).to_dict(as_series=False)
         elif name.endswith(".jsonl"):

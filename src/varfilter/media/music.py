@@ -256,12 +256,14 @@ class MusicMedium(AbstractMedium):
     def step_rows(self, dataset: Dataset, filtering: Filtering) -> Iterator[Row]:
         """`surprise`, `notes` that sounded, `expected_notes` and the probability of each note."""
         means = filtering.parts["mean"]
+        # NumPy adds up bytes without a sign, and the difference of two sums would have none either.
+        rows = filtering.rows.astype(np.int64 if filtering.rows.dtype.kind in "bu" else float)
         for t, time in enumerate(filtering.times):
             yield {
                 "sequence": filtering.sequence,
                 "time": time,
                 "surprise": filtering.surprise[t],
-                "notes": np.sum(filtering.rows[t]),
+                "notes": np.sum(rows[t]),
                 "expected_notes": np.sum(means[t]),
                 "prediction": Vector(means[t], NOTES),
                 **latent_row(filtering, t),
