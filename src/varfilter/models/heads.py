@@ -113,7 +113,9 @@ class VaryingNormalHead(eqx.Module):
 class AutoregressiveHead(eqx.Module):
     """x_i = sum_k a_k x_{i-k} + e_i: the filter a and the innovations e both depend on the latent.
 
-    - `head`: makes the head of the innovations, `VaryingNormalHead` as a rule.
+    - `head`: makes the head of the innovations, `VaryingNormalHead` as a rule. Its variance is that
+      of the sound: the innovations have as much less as the filter amplifies, so that how loud a
+      step is and which colour it has are learned apart, and no filter makes it louder.
     - `order`: how many elements before it each depends on. The filter is decoded as reflection
       coefficients, tanh(W h + b), so that it is stable whatever h is.
 
@@ -149,11 +151,9 @@ class AutoregressiveHead(eqx.Module):
         radii = jnp.asarray(LARGEST_RADIUS ** np.arange(1, reflections.size + 1), reflections.dtype)
         coefficients = radii * step_up(reflections)
         innovations = self.innovations(hidden)
-        import os
-
-        if os.environ.get("NORMALISE"):
-            shift = jnp.sum(jnp.log1p(-(reflections**2)))
-            innovations = eqx.tree_at(lambda d: d.log_var, innovations, innovations.log_var + shift)
+        log_gain = -jnp.sum(jnp.log1p(-(reflections**2)))
+        quieter = innovations.log_var - log_gain
+        innovations = eqx.tree_at(lambda each: each.log_var, innovations, quieter)
         return Autoregressive(innovations, coefficients, jnp.zeros_like(coefficients))
 
 
