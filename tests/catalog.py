@@ -34,6 +34,7 @@ MODELS = {
     "logarithmic": worlds.logarithmic,
     "ensemble": worlds.ensemble,
     "widened": worlds.widened,
+    "continued": worlds.continued,
 }
 # How a filter is made of an inference; `KalmanFilter` needs none.
 FILTERS = {

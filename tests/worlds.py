@@ -10,7 +10,15 @@ import numpy as np
 
 import varfilter as vf
 from varfilter.inference import MLPPosterior, SRNNPosterior, SVGPosterior, VRNNPosterior
-from varfilter.models import BernoulliImage, Ensemble, NormalHead, VaryingNormalHead, Widened
+from varfilter.models import (
+    AutoregressiveHead,
+    BernoulliImage,
+    Continued,
+    Ensemble,
+    NormalHead,
+    VaryingNormalHead,
+    Widened,
+)
 from varfilter.nn import DCGAN, VGG
 
 KEY = jax.random.key(20)
@@ -136,6 +144,20 @@ def vrnn(size: int = 4, latent: int = 3, inputs: int = 0) -> vf.VRNN:
         head=functools.partial(VaryingNormalHead, width=0.01),
         key=jax.random.key(4),
     )  # fmt: skip
+
+
+@once
+def continued(size: int = 4, latent: int = 3, inputs: int = 0) -> Continued:
+    """The same, in which each sample depends on the two before it, over the edges of steps too."""
+    head = functools.partial(VaryingNormalHead, width=0.01)
+    core = vf.VRNN(
+        size, latent,
+        recurrent_size=5, data_feature_size=6, latent_feature_size=4, prior_size=5,
+        decoder_size=6, num_layers=1, input_size=inputs,
+        head=functools.partial(AutoregressiveHead, order=2, head=head),
+        key=jax.random.key(10),
+    )  # fmt: skip
+    return Continued(core)
 
 
 def svg(latent: int = 3, **options) -> vf.SVG:

@@ -46,8 +46,10 @@ def test_models_conform(build):
     assert {"contract", "deterministic", "jit", "vmap", "missing-all", "gradient-z"} <= set(
         names(results)
     )
-    # The elements of an observation are independent in all of these, but for the full covariance.
-    assert ("missing-drops" in names(results)) == (build is not worlds.linear_gaussian)
+    # The elements of an observation are independent in all of these, but for the full covariance
+    # and for samples that go on from each other.
+    depend = (worlds.linear_gaussian, worlds.continued)
+    assert ("missing-drops" in names(results)) == (build not in depend)
 
 
 @pytest.mark.parametrize(("model", "inference"), pairs(EACH_ONCE))

@@ -1,5 +1,6 @@
 """Distributions as pytrees of unconstrained parameters; NaN marks an unobserved element."""
 
+from varfilter.distributions.autoregressive import Autoregressive, step_up
 from varfilter.distributions.base import (
     AbstractDistribution,
     error,
@@ -32,6 +33,7 @@ from varfilter.distributions.zero_inflated import ZeroInflated
 
 __all__ = [
     "AbstractDistribution",
+    "Autoregressive",
     "Bernoulli",
     "Categorical",
     "DiscretizedNormal",
@@ -60,5 +62,6 @@ __all__ = [
     "sample",
     "sample_pair",
     "stabilised",
+    "step_up",
     "tempered",
 ]

@@ -16,8 +16,10 @@ from varfilter.models import (
     SRNN,
     SVG,
     VRNN,
+    AutoregressiveHead,
     BernoulliImage,
     ColumnHead,
+    Continued,
     Differenced,
     Logarithmic,
     NormalImage,
@@ -62,17 +64,17 @@ class VRNNSizes:
     """Units of each layer of the decoder."""
     num_layers: int = 4
     """Layers of each of these networks."""
+    order: int = 0
+    """Samples before each that it depends on, by a filter decoded from z_t; 0: none."""
 
     def build(self, data: Dataset | Observations, key: PRNGKeyArray) -> AbstractModel:
         """Build the model for observations like those of the data."""
-        core = VRNN(
-            data.observation_shape,
-            head=head_for(data, log_var_range=(-20.0, 5.0)),
-            input_size=data.input_size,
-            key=key,
-            **vars(self),
-        )
-        return as_told(core, data)
+        sizes = {name: size for name, size in vars(self).items() if name != "order"}
+        head = head_for(data, log_var_range=(-20.0, 5.0))
+        if self.order:
+            head = functools.partial(AutoregressiveHead, order=self.order, head=head)
+        core = VRNN(data.observation_shape, head=head, input_size=data.input_size, key=key, **sizes)
+        return as_told(Continued(core) if self.order else core, data)
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,12 @@
 """Models on the core's five functions, each readable beside its equations."""
 
 from varfilter.models.columns import ColumnFamily, ColumnHead
+from varfilter.models.continued import Continued
 from varfilter.models.deep_markov import DeepMarkov
 from varfilter.models.differenced import Differenced
 from varfilter.models.ensemble import Ensemble
 from varfilter.models.heads import (
+    AutoregressiveHead,
     BernoulliHead,
     BernoulliImage,
     LatentHead,
@@ -24,10 +26,12 @@ __all__ = [
     "SRNN",
     "SVG",
     "VRNN",
+    "AutoregressiveHead",
     "BernoulliHead",
     "BernoulliImage",
     "ColumnFamily",
     "ColumnHead",
+    "Continued",
     "DeepMarkov",
     "Differenced",
     "Ensemble",

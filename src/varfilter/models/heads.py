@@ -1,16 +1,30 @@
 """Heads: from a network's last layer, or its maps, to the distribution of x_t or of z_t."""
 
 import math
-from typing import ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Key, PRNGKeyArray
 
 from varfilter._arguments import require_positive
-from varfilter.distributions import Bernoulli, DiscretizedNormal, Normal
+from varfilter.distributions import (
+    Autoregressive,
+    Bernoulli,
+    DiscretizedNormal,
+    Normal,
+    step_up,
+)
 from varfilter.nn import linear
+
+# The most that a filter amplifies noise, as a logarithm: 43 dB. Recorded sounds have less, and with
+# much more a filter is no longer stable when its coefficients are rounded to 32 bits.
+LARGEST_GAIN = 10.0
+# How far out its poles may lie, so that nothing rings on: it falls by 60 dB in 7,000 samples.
+LARGEST_RADIUS = 0.999
 
 
 class NormalHead(eqx.Module):
@@ -96,6 +110,53 @@ class VaryingNormalHead(eqx.Module):
         return DiscretizedNormal(mean, log_var, self.width)
 
 
+class AutoregressiveHead(eqx.Module):
+    """x_i = sum_k a_k x_{i-k} + e_i: the filter a and the innovations e both depend on the latent.
+
+    - `head`: makes the head of the innovations, `VaryingNormalHead` as a rule. Its variance is that
+      of the sound: the innovations have as much less as the filter amplifies, so that how loud a
+      step is and which colour it has are learned apart, and no filter makes it louder.
+    - `order`: how many elements before it each depends on. The filter is decoded as reflection
+      coefficients, tanh(W h + b), so that it is stable whatever h is.
+
+    What is before the first element this head does not know, and takes for 0; the model that
+    keeps it is `Continued`.
+    """
+
+    innovations: Any
+    reflections: eqx.nn.Linear
+
+    def __init__(
+        self,
+        hidden_size: int,
+        shape: tuple[int, ...],
+        *,
+        order: int = 16,
+        head: Callable[..., Any] = VaryingNormalHead,
+        key: PRNGKeyArray,
+    ):
+        key_innovations, key_reflections = jax.random.split(key)
+        if len(shape) != 1:
+            raise ValueError(
+                f"`shape` must be that of a vector, whose elements follow each other; got {shape}."
+            )
+        self.innovations = head(hidden_size, shape, key=key_innovations)
+        self.reflections = linear(
+            hidden_size, require_positive("order", order), key=key_reflections
+        )
+
+    def __call__(self, hidden: Float[Array, " hidden"]) -> Autoregressive:
+        """Return the distribution of x given the decoder's last layer."""
+        reflections = _bounded(self.reflections(hidden))
+        radii = jnp.asarray(LARGEST_RADIUS ** np.arange(1, reflections.size + 1), reflections.dtype)
+        coefficients = radii * step_up(reflections)
+        innovations = self.innovations(hidden)
+        log_gain = -jnp.sum(jnp.log1p(-(reflections**2)))
+        quieter = innovations.log_var - log_gain
+        innovations = eqx.tree_at(lambda each: each.log_var, innovations, quieter)
+        return Autoregressive(innovations, coefficients, jnp.zeros_like(coefficients))
+
+
 class BernoulliHead(eqx.Module):
     """P(x = 1) = sigmoid(W h + b)."""
 
@@ -140,6 +201,16 @@ class BernoulliImage(eqx.Module):
     def __call__(self, maps: Float[Array, "_maps height width"]) -> Bernoulli:
         """Return the distribution of a frame given the decoder's maps."""
         return Bernoulli(maps)
+
+
+def _bounded(values: Float[Array, " order"]) -> Float[Array, " order"]:
+    """tanh of the values, scaled down where the filter would amplify by more than `LARGEST_GAIN`.
+
+    Noise of variance 1 leaves the filter with prod 1 / (1 - r^2). The logarithm, 2 sum log cosh v,
+    is convex in v and 0 at 0, so that a part of v has at most this part of the gain.
+    """
+    gain = 2.0 * jnp.sum(jnp.logaddexp(values, -values) - math.log(2.0))
+    return jnp.tanh(values / jnp.maximum(1.0, gain / LARGEST_GAIN))
 
 
 def as_shape(shape: tuple[int, ...] | int) -> tuple[int, ...]:
