@@ -16,10 +16,12 @@ from varfilter.models import (
     SRNN,
     SVG,
     VRNN,
+    BernoulliChange,
     BernoulliImage,
     ColumnHead,
     Differenced,
     Logarithmic,
+    NormalChange,
     NormalImage,
 )
 from varfilter.models.heads import BernoulliHead, VaryingNormalHead
@@ -122,6 +124,8 @@ class SVGSizes:
     """Hand the last frame's maps to the decoder. The paper's runs had none."""
     std: float = 1.0
     """The standard deviation of a pixel where learning starts."""
+    from_last_frame: bool = False
+    """Predict a frame as the last one and what changes; else from the model's memory alone."""
 
     def build(self, data: Dataset | Observations, key: PRNGKeyArray) -> SVG:
         """Build the model for frames like those of the data."""
@@ -137,7 +141,10 @@ class SVGSizes:
             )
         family = _one_family(data, "SVG")
         is_binary = family.distribution is Bernoulli
-        head = BernoulliImage() if is_binary else NormalImage(family.width, self.std)
+        if self.from_last_frame:
+            head = BernoulliChange() if is_binary else NormalChange(family.width, self.std)
+        else:
+            head = BernoulliImage() if is_binary else NormalImage(family.width, self.std)
         return SVG(
             shape[0],
             self.latent_size,

@@ -5,9 +5,11 @@ from varfilter.models.deep_markov import DeepMarkov
 from varfilter.models.differenced import Differenced
 from varfilter.models.ensemble import Ensemble
 from varfilter.models.heads import (
+    BernoulliChange,
     BernoulliHead,
     BernoulliImage,
     LatentHead,
+    NormalChange,
     NormalHead,
     NormalImage,
     VaryingNormalHead,
@@ -24,6 +26,7 @@ __all__ = [
     "SRNN",
     "SVG",
     "VRNN",
+    "BernoulliChange",
     "BernoulliHead",
     "BernoulliImage",
     "ColumnFamily",
@@ -35,6 +38,7 @@ __all__ = [
     "LinearDynamics",
     "LinearGaussian",
     "Logarithmic",
+    "NormalChange",
     "NormalHead",
     "NormalImage",
     "VaryingNormalHead",
