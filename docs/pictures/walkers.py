@@ -1,10 +1,11 @@
 """Clips of figures that walk, run and wave in front of a wall, all of them drawn by this script.
 
-    python docs/pictures/walkers.py FOLDER [--clips 60] [--seed 0]
+    python docs/pictures/walkers.py FOLDER [--clips 60] [--frames 40] [--seed 0]
 
-Each clip is a GIF of 40 grey frames of 64 by 64 pixels, 12 a second, named after what the figure
-does. The camera stands still, and what it sees has a little noise, as that of a real one has.
-Nobody is in the pictures, so they may be shown to anybody.
+Each clip is a GIF of grey frames of 64 by 64 pixels, named after what the figure does. The camera
+stands still, and what it sees has a little noise, as that of a real one has. Nobody is in the
+pictures, so they may be shown to anybody. With fewer frames the clips of a seed are the beginnings
+of those with more.
 """
 
 import argparse
@@ -14,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw
 
-SIDE, NUM_FRAMES, RATE = 64, 40, 12
+SIDE, RATE = 64, 12
 # Drawn at so many times the size and shrunk, so that edges are smooth.
 FINER = 4
 # Standard deviation of the camera's noise, in levels of 256.
@@ -29,18 +30,18 @@ def main() -> None:
     )
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="where the clips are written")
     parser.add_argument("--clips", type=int, default=60, metavar="N", help="how many (60)")
+    parser.add_argument("--frames", type=int, default=40, metavar="N", help="of a clip (40)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of what is drawn (0)")
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
-    random = np.random.default_rng(given.seed)
     kinds = list(PACE)
     for number in range(given.clips):
-        kind = kinds[number % len(kinds)]
-        write(given.folder / f"{number:03}_{kind}.gif", clip(kind, random))
+        kind, random = kinds[number % len(kinds)], np.random.default_rng([given.seed, number])
+        write(given.folder / f"{number:03}_{kind}.gif", clip(kind, given.frames, random))
     print(f"{given.clips} clips in {given.folder}")
 
 
-def clip(kind: str, random: np.random.Generator) -> np.ndarray:
+def clip(kind: str, num_frames: int, random: np.random.Generator) -> np.ndarray:
     """Frames (time, height, width) of bytes of one figure, of a size and a pace of its own."""
     (slowest, fastest), swing = PACE[kind]
     pace, height = random.uniform(slowest, fastest), random.uniform(30, 38)
@@ -49,7 +50,7 @@ def clip(kind: str, random: np.random.Generator) -> np.ndarray:
     start = random.uniform(18, 46) if pace == 0 else SIDE / 2 - towards * random.uniform(18, 26)
     phase, shade = random.uniform(0, 2 * math.pi), int(random.uniform(20, 70))
     behind, frames = wall(), []
-    for t in range(NUM_FRAMES):
+    for t in range(num_frames):
         image = behind.copy()
         turn = phase + (0.35 * t if pace == 0 else 2.6 * pace * t / (height * swing))
         figure(ImageDraw.Draw(image), start + towards * pace * t, height, turn, swing, shade)

@@ -69,8 +69,8 @@ PARAMETERS = {
     "vrnn-timit-avf-small": Parameters(643_792, 142_848),
     "srnn-timit-baseline-small": Parameters(342_128, 100_672),
     "srnn-timit-avf-small": Parameters(342_128, 285_568),
-    "svg-kth-baseline-small": Parameters(420_898, 65_504),
-    "svg-kth-avf-small": Parameters(420_898, 33_216),
+    "svg-kth-baseline-small": Parameters(422_196, 65_504),
+    "svg-kth-avf-small": Parameters(422_196, 33_216),
     "srnn-music-baseline-small": Parameters(204_600, 72_000),
     "srnn-music-avf-small": Parameters(204_600, 199_552),
 }
