@@ -166,7 +166,7 @@ def svg_bernoulli(latent: int = 3) -> vf.SVG:
 
 def svg_of_changes(latent: int = 3) -> vf.SVG:
     """The first of them, that says what changes from the last frame."""
-    return svg(latent, use_skips=False, head=NormalChange(std=0.02))
+    return svg(latent, use_skips=False, head=NormalChange())
 
 
 def svg_of_stays(latent: int = 3) -> vf.SVG:

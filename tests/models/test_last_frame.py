@@ -20,7 +20,7 @@ from varfilter.observation import draw_missing
 from worlds import KEY
 
 SIDE, LEVELS = 8, np.arange(256) / 255
-STD, GATE = 0.02, -4.0
+STD, GATE = 0.01, -5.0
 
 
 def frames(*shape, seed=0):
@@ -59,7 +59,7 @@ def test_the_density_is_that_of_the_formula(is_known):
 def test_without_anything_to_add_it_is_the_last_frame():
     last = jnp.asarray(frames(), jnp.float32)
     emission = NormalChange(std=STD)(jnp.zeros((4, SIDE, SIDE)), last, jnp.ones(()))
-    # The gate lets 1 / (1 + e^4) of grey in.
+    # The gate lets 1 / (1 + e^5) of grey in.
     share = expit(GATE)
     np.testing.assert_allclose(emission.mean, last + share * (0.5 - last), rtol=1e-6)
     np.testing.assert_allclose(np.exp(0.5 * emission.log_var), STD, rtol=1e-6)

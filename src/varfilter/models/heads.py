@@ -152,7 +152,7 @@ class NormalChange(eqx.Module):
 
     Four maps a channel make the log-variance l, the change c, the gate g and the new pixel n of
     each pixel; the last two through a sigmoid, that of the gate moved by `gate`. So where all maps
-    are zero, near which learning starts, the mean is the last frame, of which 2% have gone to
+    are zero, near which learning starts, the mean is the last frame, of which 1% has gone to
     grey. Of a frame before which none is known, g is 1, and 0.3^2 is added to the variance.
 
     Pixels lie in [0, 1] on levels `width` apart; `width=None` gives a density instead. The standard
@@ -162,8 +162,8 @@ class NormalChange(eqx.Module):
     num_maps: ClassVar[int] = 4
     is_of_change: ClassVar[bool] = True
     width: float | None = eqx.field(static=True, default=1 / 255)
-    std: float = eqx.field(static=True, default=0.02)
-    gate: float = eqx.field(static=True, default=-4.0)
+    std: float = eqx.field(static=True, default=0.01)
+    gate: float = eqx.field(static=True, default=-5.0)
 
     def __call__(
         self,

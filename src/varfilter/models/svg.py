@@ -17,8 +17,8 @@ from varfilter.nn.coders import Skips
 from varfilter.nn.convolution import Image
 from varfilter.nn.lstm import Hidden
 
-# In spreads of a change: one that is larger is told to the decoder as this.
-FARTHEST = 30.0
+# Of the usual size: where learning starts, the decoder's last layer adds little to the last frame.
+LITTLE = 0.1
 
 
 class SVGFeatures(eqx.Module):
@@ -115,7 +115,11 @@ class SVG(AbstractModel):
         self.from_last_frame = getattr(head, "is_of_change", False)
         # The last frame, and its change.
         num_beside = 2 * channels if self.from_last_frame else 0
-        self.decoder = coder.decoder(code_size, head.num_maps * channels, num_beside, key=keys[7])
+        decoder = coder.decoder(code_size, head.num_maps * channels, num_beside, key=keys[7])
+        if self.from_last_frame:
+            small = jax.tree.map(lambda weight: LITTLE * weight, decoder.last)
+            decoder = eqx.tree_at(lambda decoder: decoder.last, decoder, small)
+        self.decoder = decoder
         self.head = head
         self.use_skips = use_skips
         self.latent_size = latent_size
@@ -149,7 +153,8 @@ class SVG(AbstractModel):
         last = state.last
         if last is None:
             return self.head(self.decoder(g, state.skips))
-        change = jnp.clip(last.change / self.head.std, -FARTHEST, FARTHEST)
+        # Of what moves a change is a hundred times the noise: about its logarithm is told.
+        change = jnp.arcsinh(last.change / self.head.std)
         beside = jnp.concatenate([last.frame - 0.5, change])
         return self.head(self.decoder(g, state.skips, beside), last.frame, last.is_known)
 
