@@ -1,4 +1,4 @@
-"""What a model expected of a clip, each frame before it was seen, and how it goes on, beside what came.
+"""What a model expected of a clip, frame by frame, and how it goes on, beside what came.
 
     python docs/pictures/video.py CLIP EXPECTED AHEAD GOES_ON
 
