@@ -183,6 +183,15 @@ class NormalChange(eqx.Module):
             return Normal(mean, log_var)
         return DiscretizedNormal(mean, log_var, self.width, low=0.0, high=1.0)
 
+    def told(self, x: Float[Array, "_channels height width"]) -> Float[Array, "..."]:
+        """The frame from which the next one is predicted: x_t in [0, 1], on the nearest levels.
+
+        Those of data are there. A mean that is fed back to go on from lies between them, where what
+        it is off by would add up from frame to frame.
+        """
+        x = jnp.clip(x, 0.0, 1.0)
+        return x if self.width is None else jnp.round(x / self.width) * self.width
+
 
 class BernoulliChange(eqx.Module):
     """P(pixel = 1) = sigmoid(map + 4 (2 x_{t-1} - 1)): where the map is zero, 98% stay as they are.
@@ -202,6 +211,10 @@ class BernoulliChange(eqx.Module):
     ) -> Bernoulli:
         """Return the distribution of a frame given the decoder's maps and the frame before it."""
         return Bernoulli(maps + is_known * 4.0 * (2.0 * last - 1.0))
+
+    def told(self, x: Float[Array, "_channels height width"]) -> Float[Array, "..."]:
+        """The frame from which the next one is predicted: x_t, black or white."""
+        return jnp.round(jnp.clip(x, 0.0, 1.0))
 
 
 def as_shape(shape: tuple[int, ...] | int) -> tuple[int, ...]:

@@ -161,7 +161,7 @@ class SVG(AbstractModel):
     def advance(self, state: SVGState, z: Array, features: SVGFeatures) -> SVGState:
         """Keep the predictor's states after z_t; feed h_t to the prior's LSTM."""
         predictor = self._step_predictor(state, z)
-        return self._next_state(state.prior, predictor, features, _after(state.last, features))
+        return self._next_state(state.prior, predictor, features, self._after(state.last, features))
 
     def _features(self, code: Array, skips: Skips, frame: Array | None) -> SVGFeatures:
         return SVGFeatures(
@@ -180,8 +180,16 @@ class SVG(AbstractModel):
         if x0 is None:
             grey = jnp.full(self.image_shape, 0.5, dtype)
             return LastFrame(grey, jnp.zeros_like(grey), jnp.zeros((), dtype))
-        frame = jnp.clip(x0, 0.0, 1.0)
+        frame = self.head.told(x0)
         return LastFrame(frame, jnp.zeros_like(frame), jnp.ones((), dtype))
+
+    def _after(self, last: LastFrame | None, features: SVGFeatures) -> LastFrame | None:
+        """The last frame of the next step: x_t, and how far it is from the one before it."""
+        if last is None or features.frame is None:
+            return None
+        frame = self.head.told(features.frame)
+        change = last.is_known * (frame - last.frame)
+        return LastFrame(frame, change, jnp.ones_like(last.is_known))
 
     def _next_state(
         self,
@@ -210,12 +218,3 @@ class SVG(AbstractModel):
         """Zeros of the shapes of a frame's code and skip maps."""
         shapes = jax.eval_shape(self.encoder, jnp.zeros(self.image_shape))
         return jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
-
-
-def _after(last: LastFrame | None, features: SVGFeatures) -> LastFrame | None:
-    """The last frame of the next step: x_t, and how far it is from the one before it."""
-    if last is None or features.frame is None:
-        return None
-    frame = jnp.clip(features.frame, 0.0, 1.0)
-    change = last.is_known * (frame - last.frame)
-    return LastFrame(frame, change, jnp.ones_like(last.is_known))
