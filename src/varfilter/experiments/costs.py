@@ -96,7 +96,7 @@ CPU_SECONDS = {
     "vrnn-timit-avf-small": 0.156,
     "srnn-timit-baseline-small": 0.195,
     "srnn-timit-avf-small": 0.206,
-    "svg-kth-avf-small": 1.3,
+    "svg-kth-avf-small": 0.69,
     "srnn-music-baseline-small": 0.031,
     "srnn-music-avf-small": 0.046,
 }
