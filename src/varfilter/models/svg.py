@@ -1,6 +1,5 @@
 """SVG: stochastic video generation with a learned prior."""
 
-from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -75,7 +74,7 @@ class SVG(AbstractModel):
     predictor: tuple[LSTM, LSTM]
     predictor_out: eqx.nn.Linear
     decoder: Any
-    head: Callable[[Array], Any]
+    head: Any
     use_skips: bool = eqx.field(static=True)
     from_last_frame: bool = eqx.field(static=True)
     latent_size: int = eqx.field(static=True)
