@@ -155,7 +155,8 @@ class SVG(AbstractModel):
         # Of what moves a change is a hundred times the noise: about its logarithm is told.
         change = jnp.arcsinh(last.change / self.head.std)
         beside = jnp.concatenate([last.frame - 0.5, change])
-        return self.head(self.decoder(g, state.skips, beside), last.frame, last.is_known)
+        head: Any = self.head
+        return head(self.decoder(g, state.skips, beside), last.frame, last.is_known)
 
     def advance(self, state: SVGState, z: Array, features: SVGFeatures) -> SVGState:
         """Keep the predictor's states after z_t; feed h_t to the prior's LSTM."""
