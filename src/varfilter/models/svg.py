@@ -138,7 +138,8 @@ class SVG(AbstractModel):
 
     def embed(self, x: Float[Array, "channels height width"]) -> SVGFeatures:
         """The code h_t of the frame, ready for both LSTMs."""
-        return self._features(*self.encoder(x - 0.5), x)
+        code, skips = self.encoder(x - 0.5)
+        return self._features(code, skips, x)
 
     def prior(self, state: SVGState) -> Normal:
         """p(z_t | x_<t)."""
@@ -155,8 +156,7 @@ class SVG(AbstractModel):
         # Of what moves a change is a hundred times the noise: about its logarithm is told.
         change = jnp.arcsinh(last.change / self.head.std)
         beside = jnp.concatenate([last.frame - 0.5, change])
-        head: Any = self.head
-        return head(self.decoder(g, state.skips, beside), last.frame, last.is_known)
+        return self.head(self.decoder(g, state.skips, beside), last.frame, last.is_known)
 
     def advance(self, state: SVGState, z: Array, features: SVGFeatures) -> SVGState:
         """Keep the predictor's states after z_t; feed h_t to the prior's LSTM."""
