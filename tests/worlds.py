@@ -12,9 +12,11 @@ import varfilter as vf
 from varfilter.inference import MLPPosterior, SRNNPosterior, SVGPosterior, VRNNPosterior
 from varfilter.models import (
     AutoregressiveHead,
+    BernoulliChange,
     BernoulliImage,
     Continued,
     Ensemble,
+    NormalChange,
     NormalHead,
     VaryingNormalHead,
     Widened,
@@ -174,6 +176,20 @@ def svg_bernoulli(latent: int = 3) -> vf.SVG:
     return vf.SVG(
         2, latent,
         coder=DCGAN(widths=(4,)), code_size=5, recurrent_size=4, head=BernoulliImage(),
+        key=jax.random.key(6),
+    )  # fmt: skip
+
+
+def svg_of_changes(latent: int = 3) -> vf.SVG:
+    """The first of them, that says what changes from the last frame."""
+    return svg(latent, use_skips=False, head=NormalChange())
+
+
+def svg_of_stays(latent: int = 3) -> vf.SVG:
+    """The second, whose pixels stay black or white for the most part."""
+    return vf.SVG(
+        2, latent,
+        coder=DCGAN(widths=(4,)), code_size=5, recurrent_size=4, head=BernoulliChange(),
         key=jax.random.key(6),
     )  # fmt: skip
 

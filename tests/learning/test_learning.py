@@ -70,6 +70,7 @@ def gradient_distances(build, num_iterations: int, *, has_x0: bool) -> tuple[flo
         # In double precision, below, by default.
         pytest.param(worlds.srnn, 3, marks=pytest.mark.slow),
         pytest.param(worlds.svg, 1, marks=pytest.mark.slow),
+        pytest.param(worlds.svg_of_changes, 1, marks=pytest.mark.slow),
     ],
 )
 def test_time_parallel_gradients_equal_step_by_step_ones(build, num_iterations):

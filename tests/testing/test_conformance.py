@@ -38,6 +38,8 @@ def svg_without_skips() -> vf.SVG:
         bernoulli_deep_markov,
         pytest.param(worlds.svg_bernoulli, marks=SLOW),
         pytest.param(svg_without_skips, marks=SLOW),
+        pytest.param(worlds.svg_of_changes, marks=SLOW),
+        pytest.param(worlds.svg_of_stays, marks=SLOW),
     ],
     ids=lambda build: build.__name__,
 )

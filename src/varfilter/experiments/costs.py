@@ -69,8 +69,8 @@ PARAMETERS = {
     "vrnn-timit-avf-small": Parameters(643_792, 142_848),
     "srnn-timit-baseline-small": Parameters(342_128, 100_672),
     "srnn-timit-avf-small": Parameters(342_128, 285_568),
-    "svg-kth-baseline-small": Parameters(420_898, 65_504),
-    "svg-kth-avf-small": Parameters(420_898, 33_216),
+    "svg-kth-baseline-small": Parameters(422_196, 65_504),
+    "svg-kth-avf-small": Parameters(422_196, 33_216),
     "srnn-music-baseline-small": Parameters(204_600, 72_000),
     "srnn-music-avf-small": Parameters(204_600, 199_552),
 }
@@ -96,7 +96,7 @@ CPU_SECONDS = {
     "vrnn-timit-avf-small": 0.156,
     "srnn-timit-baseline-small": 0.195,
     "srnn-timit-avf-small": 0.206,
-    "svg-kth-avf-small": 1.3,
+    "svg-kth-avf-small": 0.69,
     "srnn-music-baseline-small": 0.031,
     "srnn-music-avf-small": 0.046,
 }

@@ -17,11 +17,13 @@ from varfilter.models import (
     SVG,
     VRNN,
     AutoregressiveHead,
+    BernoulliChange,
     BernoulliImage,
     ColumnHead,
     Continued,
     Differenced,
     Logarithmic,
+    NormalChange,
     NormalImage,
 )
 from varfilter.models.heads import BernoulliHead, VaryingNormalHead
@@ -124,6 +126,8 @@ class SVGSizes:
     """Hand the last frame's maps to the decoder. The paper's runs had none."""
     std: float = 1.0
     """The standard deviation of a pixel where learning starts."""
+    from_last_frame: bool = False
+    """Predict a frame as the last one and what changes; else from the model's memory alone."""
 
     def build(self, data: Dataset | Observations, key: PRNGKeyArray) -> SVG:
         """Build the model for frames like those of the data."""
@@ -139,7 +143,10 @@ class SVGSizes:
             )
         family = _one_family(data, "SVG")
         is_binary = family.distribution is Bernoulli
-        head = BernoulliImage() if is_binary else NormalImage(family.width, self.std)
+        if self.from_last_frame:
+            head = BernoulliChange() if is_binary else NormalChange(family.width, self.std)
+        else:
+            head = BernoulliImage() if is_binary else NormalImage(family.width, self.std)
         return SVG(
             shape[0],
             self.latent_size,

@@ -7,9 +7,11 @@ from varfilter.models.differenced import Differenced
 from varfilter.models.ensemble import Ensemble
 from varfilter.models.heads import (
     AutoregressiveHead,
+    BernoulliChange,
     BernoulliHead,
     BernoulliImage,
     LatentHead,
+    NormalChange,
     NormalHead,
     NormalImage,
     VaryingNormalHead,
@@ -27,6 +29,7 @@ __all__ = [
     "SVG",
     "VRNN",
     "AutoregressiveHead",
+    "BernoulliChange",
     "BernoulliHead",
     "BernoulliImage",
     "ColumnFamily",
@@ -39,6 +42,7 @@ __all__ = [
     "LinearDynamics",
     "LinearGaussian",
     "Logarithmic",
+    "NormalChange",
     "NormalHead",
     "NormalImage",
     "VaryingNormalHead",

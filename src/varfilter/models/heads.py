@@ -25,6 +25,8 @@ from varfilter.nn import linear
 LARGEST_GAIN = 10.0
 # How far out its poles may lie, so that nothing rings on: it falls by 60 dB in 7,000 samples.
 LARGEST_RADIUS = 0.999
+# The spread of the pixels of a frame before which none is known: that of numbers from 0 to 1.
+FIRST_STD = 0.3
 
 
 class NormalHead(eqx.Module):
@@ -180,6 +182,7 @@ class NormalImage(eqx.Module):
     """
 
     num_maps: ClassVar[int] = 2
+    is_of_change: ClassVar[bool] = False
     width: float | None = eqx.field(static=True, default=1 / 255)
     std: float = eqx.field(static=True, default=1.0)
 
@@ -197,10 +200,81 @@ class BernoulliImage(eqx.Module):
     """One map a channel makes its probabilities: P(pixel = 1) = sigmoid(map)."""
 
     num_maps: ClassVar[int] = 1
+    is_of_change: ClassVar[bool] = False
 
     def __call__(self, maps: Float[Array, "_maps height width"]) -> Bernoulli:
         """Return the distribution of a frame given the decoder's maps."""
         return Bernoulli(maps)
+
+
+class NormalChange(eqx.Module):
+    """x_t ~ N((1 - g) (x_{t-1} + std c) + g n, std^2 exp(l)): the last frame, and what changes.
+
+    Four maps a channel make the log-variance l, the change c, the gate g and the new pixel n of
+    each pixel; the last two through a sigmoid, that of the gate moved by `gate`. So where all maps
+    are zero, near which learning starts, the mean is the last frame, of which 1% has gone to
+    grey. Of a frame before which none is known, g is 1, and 0.3^2 is added to the variance.
+
+    Pixels lie in [0, 1] on levels `width` apart; `width=None` gives a density instead. The standard
+    deviation is at least a quarter of a level, since much of a video does not change at all.
+    """
+
+    num_maps: ClassVar[int] = 4
+    is_of_change: ClassVar[bool] = True
+    width: float | None = eqx.field(static=True, default=1 / 255)
+    std: float = eqx.field(static=True, default=0.01)
+    gate: float = eqx.field(static=True, default=-5.0)
+
+    def __call__(
+        self,
+        maps: Float[Array, "_maps height width"],
+        last: Float[Array, "_channels height width"],
+        is_known: Float[Array, ""],
+    ) -> Normal | DiscretizedNormal:
+        """Return the distribution of a frame given the decoder's maps and the frame before it."""
+        log_var, change, gate, new = jnp.split(maps, self.num_maps)
+        gate = jnp.where(is_known > 0, jax.nn.sigmoid(gate + self.gate), 1.0)
+        mean = (1.0 - gate) * (last + self.std * change) + gate * jax.nn.sigmoid(new)
+        log_var = log_var + 2.0 * math.log(self.std)
+        first = jnp.logaddexp(log_var, 2.0 * math.log(FIRST_STD))
+        least = 2.0 * math.log((1 / 255 if self.width is None else self.width) / 4)
+        log_var = jnp.maximum(jnp.where(is_known > 0, log_var, first), least)
+        if self.width is None:
+            return Normal(mean, log_var)
+        return DiscretizedNormal(mean, log_var, self.width, low=0.0, high=1.0)
+
+    def told(self, x: Float[Array, "_channels height width"]) -> Float[Array, "..."]:
+        """The frame from which the next one is predicted: x_t in [0, 1], on the nearest levels.
+
+        Those of data are there. A mean that is fed back to go on from lies between them, where what
+        it is off by would add up from frame to frame.
+        """
+        x = jnp.clip(x, 0.0, 1.0)
+        return x if self.width is None else jnp.round(x / self.width) * self.width
+
+
+class BernoulliChange(eqx.Module):
+    """P(pixel = 1) = sigmoid(map + 4 (2 x_{t-1} - 1)): where the map is zero, 98% stay as they are.
+
+    Of a frame before which none is known, P(pixel = 1) = sigmoid(map).
+    """
+
+    num_maps: ClassVar[int] = 1
+    is_of_change: ClassVar[bool] = True
+    std: ClassVar[float] = 1.0
+
+    def __call__(
+        self,
+        maps: Float[Array, "_maps height width"],
+        last: Float[Array, "_channels height width"],
+        is_known: Float[Array, ""],
+    ) -> Bernoulli:
+        """Return the distribution of a frame given the decoder's maps and the frame before it."""
+        return Bernoulli(maps + is_known * 4.0 * (2.0 * last - 1.0))
+
+    def told(self, x: Float[Array, "_channels height width"]) -> Float[Array, "..."]:
+        """The frame from which the next one is predicted: x_t, black or white."""
+        return jnp.round(jnp.clip(x, 0.0, 1.0))
 
 
 def _bounded(values: Float[Array, " order"]) -> Float[Array, " order"]:

@@ -92,7 +92,13 @@ class VGGDecoder(eqx.Module):
     last: Conv
 
     def __init__(
-        self, code_size: int, out_maps: int, widths: Sequence[Sequence[int]], *, key: PRNGKeyArray
+        self,
+        code_size: int,
+        out_maps: int,
+        widths: Sequence[Sequence[int]],
+        num_beside: int,
+        *,
+        key: PRNGKeyArray,
     ):
         keys = _keys(key)
         deepest = widths[-1][-1]
@@ -100,7 +106,7 @@ class VGGDecoder(eqx.Module):
         stages = []
         for index in reversed(range(len(widths))):
             width, count = widths[index][-1], len(widths[index])
-            sizes = [2 * width] + [width] * (count - 1)
+            sizes = [2 * width + num_beside] + [width] * (count - 1)
             if index > 0:
                 sizes.append(widths[index - 1][-1])
             elif count == 1:  # one layer at least: the skip has to be taken in
@@ -114,12 +120,15 @@ class VGGDecoder(eqx.Module):
         self.stages = tuple(stages)
         self.last = Conv(widths[0][-1], out_maps, 3, padding=1, key=next(keys))
 
-    def __call__(self, code: Code, skips: Skips | None) -> Image:
-        """Compute the output maps, which are unbounded; None stands for skips of zeros."""
+    def __call__(self, code: Code, skips: Skips | None, beside: Image | None = None) -> Image:
+        """Compute the output maps, which are unbounded; None stands for skips of zeros.
+
+        `beside` are maps of the size of the output, which each stage sees at its own size.
+        """
         image = self.first(code[:, None, None])
         for stage, skip in zip(self.stages, _from_the_deepest(skips), strict=False):
             image = jnp.repeat(jnp.repeat(image, 2, axis=1), 2, axis=2)
-            image = stage[0](image, *skip)
+            image = stage[0](image, *_shrunk(beside, image), *skip)
             for layer in stage[1:]:
                 image = layer(image)
         return self.last(image)
@@ -155,24 +164,37 @@ class DCGANDecoder(eqx.Module):
     layers: tuple[Convolution, ...]
     last: Conv
 
-    def __init__(self, code_size: int, out_maps: int, widths: Sequence[int], *, key: PRNGKeyArray):
+    def __init__(
+        self,
+        code_size: int,
+        out_maps: int,
+        widths: Sequence[int],
+        num_beside: int,
+        *,
+        key: PRNGKeyArray,
+    ):
         keys = _keys(key)
         deep = list(reversed(widths))
         first = Convolution(Conv(code_size, deep[0], 4, padding=3, key=next(keys)))
         self.layers = (
             first,
             *(
-                Convolution(Conv(2 * a, b, 4, padding=2, upsample=2, key=next(keys)))
+                Convolution(Conv(2 * a + num_beside, b, 4, padding=2, upsample=2, key=next(keys)))
                 for a, b in itertools.pairwise(deep)
             ),
         )
-        self.last = Conv(2 * deep[-1], out_maps, 4, padding=2, upsample=2, key=next(keys))
+        last_size = 2 * deep[-1] + num_beside
+        self.last = Conv(last_size, out_maps, 4, padding=2, upsample=2, key=next(keys))
 
-    def __call__(self, code: Code, skips: Skips | None) -> Image:
-        """Compute the output maps, which are unbounded; None stands for skips of zeros."""
+    def __call__(self, code: Code, skips: Skips | None, beside: Image | None = None) -> Image:
+        """Compute the output maps, which are unbounded; None stands for skips of zeros.
+
+        `beside` are maps of the size of the output, which each layer sees at its own size.
+        """
         parts = (code[:, None, None],)
         for layer, skip in zip(self.layers, _from_the_deepest(skips), strict=False):
-            parts = layer(*parts), *skip
+            image = layer(*parts)
+            parts = image, *_shrunk(beside, image), *skip
         return self.last(*parts)
 
 
@@ -192,9 +214,11 @@ class VGG(eqx.Module):
         """Build an encoder with fresh parameters."""
         return VGGEncoder(channels, code_size, self.widths, key=key)
 
-    def decoder(self, code_size: int, out_maps: int, *, key: PRNGKeyArray) -> VGGDecoder:
-        """Build a decoder with fresh parameters."""
-        return VGGDecoder(code_size, out_maps, self.widths, key=key)
+    def decoder(
+        self, code_size: int, out_maps: int, num_beside: int = 0, *, key: PRNGKeyArray
+    ) -> VGGDecoder:
+        """Build a decoder with fresh parameters, to see `num_beside` maps beside its own."""
+        return VGGDecoder(code_size, out_maps, self.widths, num_beside, key=key)
 
 
 class DCGAN(eqx.Module):
@@ -211,9 +235,11 @@ class DCGAN(eqx.Module):
         """Build an encoder with fresh parameters."""
         return DCGANEncoder(channels, code_size, self.widths, key=key)
 
-    def decoder(self, code_size: int, out_maps: int, *, key: PRNGKeyArray) -> DCGANDecoder:
-        """Build a decoder with fresh parameters."""
-        return DCGANDecoder(code_size, out_maps, self.widths, key=key)
+    def decoder(
+        self, code_size: int, out_maps: int, num_beside: int = 0, *, key: PRNGKeyArray
+    ) -> DCGANDecoder:
+        """Build a decoder with fresh parameters, to see `num_beside` maps beside its own."""
+        return DCGANDecoder(code_size, out_maps, self.widths, num_beside, key=key)
 
 
 def group_norm(channels: int) -> eqx.nn.GroupNorm:
@@ -230,6 +256,14 @@ def max_pool(image: Image) -> Image:
     """
     rows = jnp.maximum(image[:, ::2], image[:, 1::2])
     return jnp.maximum(rows[:, :, ::2], rows[:, :, 1::2])
+
+
+def _shrunk(beside: Image | None, like: Image) -> tuple[Image, ...]:
+    """What is seen beside the maps of a stage, by the means of squares of pixels; or nothing."""
+    if beside is None:
+        return ()
+    side, times = like.shape[1], beside.shape[1] // like.shape[1]
+    return (beside.reshape(-1, side, times, side, times).mean(axis=(2, 4)),)
 
 
 def _from_the_deepest(skips: Skips | None) -> Iterable[tuple[Image, ...]]:
