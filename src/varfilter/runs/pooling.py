@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from varfilter.data.dataset import Dataset
@@ -31,6 +32,7 @@ STRENGTH = 5.0
 NUM_ITERATIONS = 200
 # By so many of its quantiles a Gaussian stands among the draws of the model.
 NUM_QUANTILES = 99
+QUANTILES = tuple((number + 0.5) / NUM_QUANTILES for number in range(NUM_QUANTILES))
 
 
 @dataclass(frozen=True)
@@ -155,21 +157,20 @@ def pooled_forecast(
         own_weight = weights[..., k]
         level = np.clip((place - below) / np.maximum(own_weight, 1e-12), 0.0, 1.0)
         is_own = (place > below) & (place <= below + own_weight)
-        levels = (np.arange(NUM_QUANTILES) + 0.5) / NUM_QUANTILES
-        table = reference.quantiles(dataset, levels)
+        table = reference.quantiles(dataset, QUANTILES)
         number = np.minimum((level * NUM_QUANTILES).astype(int), NUM_QUANTILES - 1)
         samples = np.where(is_own, np.take_along_axis(table, number, axis=0), samples)
         below = below + own_weight
     mean = np.sum(weights * means, axis=-1)
-    return Forecast(samples, mean, together.quantiles(own.levels), own.levels)
+    found = (samples, mean, together.quantiles(own.levels))
+    return Forecast(*(jnp.asarray(each, own.mean.dtype) for each in found), own.levels)
 
 
 def _together(
     dataset: Dataset, weights: np.ndarray, draws: np.ndarray, references: Sequence[Gaussians]
 ) -> Weighted:
     """The draws of the model (num_samples, ..., elements) and quantiles of the references."""
-    levels = (np.arange(NUM_QUANTILES) + 0.5) / NUM_QUANTILES
-    parts = [draws, *(each.quantiles(dataset, levels) for each in references)]
+    parts = [draws, *(each.quantiles(dataset, QUANTILES) for each in references)]
     own = [np.broadcast_to(weights[..., k] / len(part), part.shape) for k, part in enumerate(parts)]
     return Weighted.of(np.concatenate(parts), np.concatenate(own))
 
