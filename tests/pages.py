@@ -33,6 +33,21 @@ def commands_of(page, *languages):
     return found
 
 
+# What stands for the reader's own in a command of a sentence or a table.
+OWN = {"RUN": "runs/sensors", "PATH": "readings.csv", "INPUT": "new.csv", "PICTURE": "drawn.png"}
+
+
+def commands_in_prose(page):
+    """The words behind `varfilter` of each command in the sentences and tables of a page.
+
+    The name of a command alone is left out, and so is what stands for several (`[RUN ...]`), and
+    the training of a run, which would have to be there.
+    """
+    found = re.findall(r"`varfilter ([^\s`]+\s[^`\[]+)`", page.read_text(encoding="utf-8"))
+    lines = [[OWN.get(word, word) for word in shlex.split(each)] for each in found]
+    return [words for words in lines if words != ["train", "runs/sensors"]]
+
+
 def run_commands(page, run, *, more=None, only=None):
     """Each command of a page, as it stands there; `more` are options to add, by command."""
     for words in commands_of(page):

@@ -10,11 +10,16 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from browser import look_at
-from pages import DOCS, PAGES, ROOT, blocks
+from pages import DOCS, PAGES, ROOT, blocks, python_of
 
 WIDTHS = (1280, 400)
 # Longer lines scroll inside of their frame at 1280 pixels.
 MOST_LETTERS = 100
+# A page that says what it would have to scroll, of tables and of Python.
+CUT = """<script>
+for (const each of document.querySelectorAll("table:not([class]), .language-python code"))
+  if (each.scrollWidth > each.clientWidth + 1) wrong.push(each.textContent.slice(0, 60));
+</script>"""
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +80,7 @@ def test_nothing_is_loaded_from_elsewhere(site):
 def test_links_of_the_readme_lead_somewhere():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     targets = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text)
+    targets += re.findall(r'(?:src|srcset)="([^"]+)"', text)
     assert len(targets) > 10
     for target in targets:
         assert "://" in target or (ROOT / target).exists(), target
@@ -98,7 +104,45 @@ def test_pages_fit_on_a_screen_and_on_a_phone(site, tmp_path):
     for width, page in measured.items():
         assert page["scroll"] <= width
         assert not page["blank"]
+    # A phone shows pictures that were drawn for it.
+    assert max(measured[400]["drawn"]) < min(measured[1280]["drawn"])
     assert "ERROR" not in said
+
+
+def test_no_table_and_no_line_of_python_is_cut_off_on_a_screen(site, tmp_path):
+    """The widest table, that of the paper's results, and the longest lines stand there whole."""
+    copy = shutil.copytree(site, tmp_path / "site")
+    longest = max(PAGES, key=lambda page: max(map(len, python_of(page).splitlines()), default=0))
+    for name in ("paper.html", longest.relative_to(DOCS).with_suffix(".html")):
+        page = copy / name
+        page.write_text(page.read_text(encoding="utf-8").replace("</body>", CUT + "</body>"))
+        measured, _, _ = look_at(page, (1280,), page.parent)
+        assert measured[1280]["wrong"] == [], name
+
+
+def test_phones_get_the_pictures_that_were_drawn_for_them(site):
+    narrow = {path.name for path in (DOCS / "pictures").glob("*_narrow.png")}
+    assert len(narrow) >= 2
+    pages = "".join(path.read_text(encoding="utf-8") for path in site.rglob("*.html"))
+    for name in narrow:
+        assert f'pictures/{name}"' in pages, f"no page shows {name}"
+        assert (site / "pictures" / name).exists()
+
+
+def test_formulas_need_no_font_for_mathematics(site):
+    """Braces that stretch and letters that touch come out as lines and as room."""
+    text = (site / "how.html").read_text(encoding="utf-8")
+    assert "&#x23DF;" not in text
+    assert "\u23df" not in text
+    assert text.count('<mrow class="braced">') == 4
+    assert '<mi>log</mi><mspace width="0.167em"/>' in text
+
+
+def test_pages_follow_the_system_until_a_reader_says_otherwise(site):
+    text = (site / "index.html").read_text(encoding="utf-8")
+    media = re.findall(r'data-md-color-media="([^"]*)"', text)
+    assert media[0] == "(prefers-color-scheme)"
+    assert set(media[1:]) == {"(prefers-color-scheme: light)", "(prefers-color-scheme: dark)"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -109,6 +153,10 @@ def test_code_is_not_wider_than_a_screen(page):
 
 def test_every_picture_has_its_script_and_its_page():
     drawn = {path.name for path in (DOCS / "pictures").glob("*.png")}
+    # Those for phones are drawn with the others, by the same script.
+    narrow = {name for name in drawn if name.endswith("_narrow.png")}
+    assert {name.replace("_narrow", "") for name in narrow} <= drawn
+    drawn -= narrow
     said = "".join(path.read_text() for path in (DOCS / "pictures").glob("*.py"))
     shown = "".join(page.read_text() for page in (*PAGES, ROOT / "README.md"))
     for name in drawn:

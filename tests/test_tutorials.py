@@ -151,7 +151,7 @@ def test_tutorials_on_tables_and_streams_work_to_the_letter(folder):
     run_commands(TUTORIALS / "streams.md", command)
     done = script(DOCS / "pictures" / "sensors.py", "runs/sensors", "--out", "drawn")
     assert done.code == 0, done.err
-    assert len(list((folder / "drawn").glob("*.png"))) == 2
+    assert len(list((folder / "drawn").glob("*.png"))) == 4
 
 
 def test_python_of_your_own_model_runs_tiny(folder):

@@ -5,18 +5,18 @@
 makes `one_step.png` and `learning.png`.
 """
 
-from drawing import canvas, parser, save
+from drawing import canvas, parser, save_both
 from matplotlib.patches import FancyBboxPatch
 
-from varfilter.plots.style import COLOURS, INK, SMALL_PRINT
+from varfilter.plots.style import COLOURS, INK, NARROW, SMALL_PRINT
 
 BLUE, ORANGE, GREEN = COLOURS
 
 
 def main():
     given = parser(__doc__).parse_args()
-    save(one_step(), given.out, "one_step.png")
-    save(learning(), given.out, "learning.png")
+    save_both(one_step, given.out, "one_step.png")
+    save_both(learning, given.out, "learning.png")
 
 
 def sheet(width, height, *, units):
@@ -60,15 +60,27 @@ def note(axis, x, y, text, *, colour=SMALL_PRINT, size=8.2, ha="center"):
     axis.text(x, y, text, ha=ha, va="center", fontsize=size, color=colour, bbox=paper)
 
 
-def one_step():
+# What a step does: a name, how, what comes out of it, and a colour.
+STEP = (
+    ("predict", "model.prior(state)\n$p(z_t\\,|\\,$past$)$",
+     "prediction of $x_t$,\nwith its uncertainty", BLUE),
+    ("update", "q = prior; K times:\nq $\\leftarrow$ net(q, dF/dq)",
+     "posterior of $z_t$, surprise of $x_t$,\nfree energy $F_t$", ORANGE),
+    ("advance", "z ~ q\nmodel.advance(...)", "all that the past\nsends forward", GREEN),
+)  # fmt: skip
+
+
+def one_step(width):
     """Predict, update, advance; and what comes out of each."""
-    figure, axis = sheet(9.2, 3.2, units=18.4)
-    box(axis, 2.2, 2.3, 3.9, 1.9, "predict", "model.prior(state)\n$p(z_t\\,|\\,$past$)$")
-    box(
-        axis, 7.3, 2.3, 4.4, 1.9, "update", "q = prior; K times:\nq $\\leftarrow$ net(q, dF/dq)",
-        colour=ORANGE,
-    )  # fmt: skip
-    box(axis, 12.9, 2.3, 3.6, 1.9, "advance", "z ~ q\nmodel.advance(...)", colour=GREEN)
+    if width == NARROW:
+        return one_step_downwards()
+    figure, axis = sheet(width, 3.2, units=18.4)
+    places = (2.2, 3.9), (7.3, 4.4), (12.9, 3.6)
+    for (x, wide), (name, how, out, colour) in zip(places, STEP, strict=True):
+        box(axis, x, 2.3, wide, 1.9, name, how, colour=colour)
+        middle = x + wide / 2
+        arrow(axis, (middle, 2.2), (middle, 1.3))
+        note(axis, middle, 0.7, out, size=8.8)
     arrow(axis, (0.6, 3.25), (2.1, 3.25))
     note(axis, 1.1, 3.65, "state$_t$", size=9.5)
     arrow(axis, (6.1, 3.25), (7.2, 3.25))
@@ -79,39 +91,62 @@ def one_step():
         arrow(axis, (x, 5.5), (x, 4.3))
     axis.plot([9.5, 14.7], [5.5, 5.5], color=INK, lw=1.2)
     note(axis, 8.9, 5.5, "observation $x_t$", size=9.5, ha="right")
-    for x, text in (
-        (4.15, "prediction of $x_t$,\nwith its uncertainty"),
-        (9.5, "posterior of $z_t$, surprise of $x_t$,\nfree energy $F_t$"),
-    ):
-        arrow(axis, (x, 2.2), (x, 1.3))
-        note(axis, x, 0.7, text, size=8.8)
-    note(axis, 14.7, 0.7, "all that the past\nsends forward", size=8.8)
-    arrow(axis, (14.7, 2.2), (14.7, 1.3))
     return figure
 
 
-def learning():
+def one_step_downwards():
+    """The same from top to bottom."""
+    figure, axis = sheet(NARROW, 3.7, units=7.2)
+    arrow(axis, (2.4, 7.2), (2.4, 6.75))
+    note(axis, 2.7, 7.0, "state$_t$", size=9.5, ha="left")
+    for y, (name, how, out, colour) in zip((5.2, 2.95, 0.7), STEP, strict=True):
+        box(axis, 0.7, y, 3.4, 1.5, name, how, colour=colour)
+        arrow(axis, (4.1, y + 0.75), (4.6, y + 0.75))
+        # A second line that is as short as the first.
+        note(axis, 4.72, y + 0.75, out.replace(", surprise", ",\nsurprise"), size=8.2, ha="left")
+    arrow(axis, (2.4, 5.2), (2.4, 4.5))
+    arrow(axis, (2.4, 2.95), (2.4, 2.25))
+    arrow(axis, (2.4, 0.7), (2.4, 0.2))
+    note(axis, 2.7, 0.35, "state$_{t+1}$", size=9.5, ha="left")
+    for y in (3.7, 1.45):
+        arrow(axis, (0.25, y), (0.65, y))
+    axis.plot([0.25, 0.25], [1.45, 4.85], color=INK, lw=1.2)
+    note(axis, 0.05, 4.85, "observation $x_t$", size=8.8, ha="left")
+    return figure
+
+
+def learning(width):
     """Filter, replay, learn: what is a loop over time, and what is not."""
-    figure, axis = sheet(9.2, 3.0, units=18.4)
+    is_narrow = width == NARROW
+    num_steps, left, apart = (4, 0.5, 1.7) if is_narrow else (6, 6.6, 1.85)
+    units, rise = (7.2, 3.0) if is_narrow else (18.4, 1.9)
+    figure, axis = sheet(width, 4.0 if is_narrow else 3.0, units=units)
     rows = (
-        (4.3, BLUE, "1  filter", "a loop over time, without a tape", True),
-        (2.4, GREEN, "2  replay", "advance alone, with a tape", True),
-        (0.5, ORANGE, "3  learn", "all steps of all sequences at once", False),
+        (BLUE, "1  filter", "a loop over time, without a tape", True),
+        (GREEN, "2  replay", "advance alone, with a tape", True),
+        (ORANGE, "3  learn", "all steps of all sequences at once", False),
     )
-    for y, colour, name, what, is_loop in rows:
-        note(axis, 0.4, y + 0.75, name, colour=colour, size=10.5, ha="left")
-        note(axis, 0.4, y + 0.2, what, size=8.4, ha="left")
-        for step in range(6):
-            x = 6.6 + 1.85 * step
+    handed = ("sends down: $z_t$, and (q, dF/dq) of each iteration",
+              "sends down: the state before each step")  # fmt: skip
+    for number, (colour, name, what, is_loop) in enumerate(rows):
+        y = (0.2 if is_narrow else 0.5) + rise * (2 - number)
+        # Beside the boxes, or where there is no room, above them.
+        at = (left - 0.1, y + 1.3) if is_narrow else (0.4, y + 0.75)
+        note(axis, *at, name, colour=colour, size=10.5, ha="left")
+        at = (left + 1.7, y + 1.3) if is_narrow else (0.4, y + 0.2)
+        note(axis, *at, what, size=8.4, ha="left")
+        for step in range(num_steps):
+            x = left + apart * step
             box(axis, x, y, 1.2, 1.0, f"$t={step + 1}$", colour=colour)
-            if is_loop and step < 5:
-                arrow(axis, (x + 1.2, y + 0.5), (x + 1.8, y + 0.5))
-    for step in range(6):
-        x = 7.2 + 1.85 * step
-        arrow(axis, (x, 4.2), (x, 3.5), colour=SMALL_PRINT)
-        arrow(axis, (x, 2.3), (x, 1.6), colour=SMALL_PRINT)
-    note(axis, 0.4, 3.85, "sends down: $z_t$, and (q, dF/dq) of each iteration", ha="left")
-    note(axis, 0.4, 1.95, "sends down: the state before each step", ha="left")
+            if is_loop and step < num_steps - 1:
+                arrow(axis, (x + 1.2, y + 0.5), (x + apart - 0.05, y + 0.5))
+            if number < 2 and not is_narrow:
+                arrow(axis, (x + 0.6, y - 0.1), (x + 0.6, y - 0.8), colour=SMALL_PRINT)
+        if number < 2:
+            at = (left + 0.7, y - 0.65) if is_narrow else (0.4, y - 0.45)
+            if is_narrow:
+                arrow(axis, (left + 0.4, y - 0.1), (left + 0.4, y - 1.2), colour=SMALL_PRINT)
+            note(axis, *at, handed[number], ha="left")
     return figure
 
 

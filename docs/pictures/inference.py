@@ -11,11 +11,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from drawing import canvas, parser, save
+from drawing import canvas, parser, save_both
 
 import varfilter as vf
 from varfilter.observation import observe
-from varfilter.plots.style import COLOURS, INK, SMALL_PRINT, plain, title, x_label, y_label
+from varfilter.plots.style import (
+    COLOURS,
+    INK,
+    NARROW,
+    SMALL_PRINT,
+    plain,
+    title,
+    x_label,
+    y_label,
+)
 
 GRID = jnp.linspace(-4.0, 5.0, 2001)
 NUM_ITERATIONS = 3
@@ -52,7 +61,8 @@ def main():
     model = Bend(jnp.asarray(0.8))
     inference = learned(model, key, given.updates)
     state, x = jnp.array([-0.6]), jnp.array([OBSERVED])
-    save(picture(model, inference, state, x, key), given.out, "inference.png")
+    found = measured(model, inference, state, x, key)
+    save_both(lambda width: picture(*found, width), given.out, "inference.png")
 
 
 def learned(model, key, num_updates):
@@ -101,18 +111,31 @@ def exact(model, state, x):
     return jnp.exp(log_joint - log_evidence), -float(log_evidence)
 
 
-def picture(model, inference, state, x, key):
-    """At the left the densities, at the right the free energy of each of them."""
+def measured(model, inference, state, x, key):
+    """(the exact posterior, q of the network, free energies by the way there, the least)."""
     posterior, least = exact(model, state, x)
     network = by_network(model, inference, state, x, key)
-    descent = by_descent(model, state, x, key)
 
     @jax.jit
     def energy(q):
         return vf.free_energy(q, model, state, x, key, num_samples=4000, is_paired=True).total
 
-    figure = canvas(9.2, 3.1)
-    left, right = figure.subplots(1, 2, width_ratios=(1.25, 1))
+    ways = {f"gradient descent, rate {RATE}": by_descent(model, state, x, key)}
+    ways |= {"AVF, learned": network}
+    energies = {name: [float(energy(q)) for q in way] for name, way in ways.items()}
+    for name, values in energies.items():
+        print(name, [round(value, 3) for value in values], round(least, 3))
+    return posterior, network, energies, least
+
+
+def picture(posterior, network, energies, least, width):
+    """The densities, and beside them, or on a phone below, the free energy of each of them."""
+    is_narrow = width == NARROW
+    figure = canvas(width, 5.4 if is_narrow else 3.1)
+    if is_narrow:
+        left, right = figure.subplots(2, 1)
+    else:
+        left, right = figure.subplots(1, 2, width_ratios=(1.25, 1))
     density = jax.vmap(lambda z, q: jnp.exp(q.log_prob(z)), in_axes=(0, None))
     for number, q in enumerate(network):
         colour, label = (SMALL_PRINT, "prior") if number == 0 else (COLOURS[0], "q")
@@ -132,13 +155,8 @@ def picture(model, inference, state, x, key):
         NUM_STEPS, least, "no q is lower: $-\\log p(x_t\\,|\\,$past$)$", va="bottom", ha="right",
         fontsize=8, color=COLOURS[1],
     )  # fmt: skip
-    for found, colour, label in (
-        (descent, SMALL_PRINT, f"gradient descent, rate {RATE}"),
-        (network, COLOURS[0], "AVF, learned"),
-    ):
-        energies = [float(energy(q)) for q in found]
-        print(label, [round(value, 3) for value in energies], round(least, 3))
-        right.plot(range(len(found)), energies, "o-", ms=3.5, color=colour, lw=1.3, label=label)
+    for (label, values), colour in zip(energies.items(), (SMALL_PRINT, COLOURS[0]), strict=True):
+        right.plot(range(len(values)), values, "o-", ms=3.5, color=colour, lw=1.3, label=label)
     right.legend(fontsize=8, frameon=False, labelcolor=INK)
     title(right, "its free energy")
     x_label(right, "iteration")

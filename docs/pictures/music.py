@@ -6,10 +6,10 @@ makes `music.png` of the files that the commands of the tutorial on music write.
 """
 
 import numpy as np
-from drawing import canvas, parser, save
+from drawing import canvas, parser, save_both
 
 from varfilter.data.midi import read_midi
-from varfilter.plots.style import COLOURS, INK, ink, plain, title, x_label, y_label
+from varfilter.plots.style import COLOURS, INK, NARROW, ink, plain, title, x_label, y_label
 
 LOWEST = 21
 NUM_GIVEN = 32
@@ -24,15 +24,17 @@ def main():
     num_given = len(read_midi(given.given, steps_per_beat=1))
     continued = read_midi(given.continued, steps_per_beat=1)[max(0, num_given - NUM_GIVEN) :]
     made_up = read_midi(given.made_up, steps_per_beat=1)
-    save(picture(continued, min(num_given, NUM_GIVEN), made_up), given.out, "music.png")
+    num_shown = min(num_given, NUM_GIVEN)
+    save_both(lambda width: picture(continued, num_shown, made_up, width), given.out, "music.png")
 
 
-def picture(continued, num_given, made_up):
+def picture(continued, num_given, made_up, width):
     """Two rolls, one above the other."""
-    figure = canvas(9.2, 4.4)
+    figure = canvas(width, 4.4)
     axes = figure.subplots(2, 1)
+    first = "the end of a chorale of Bach's, and how the model goes on"
     titles = (
-        "the end of a chorale of Bach's, and how the model goes on",
+        first.replace(", and", ",\nand") if width == NARROW else first,
         "made up from the first step",
     )
     for axis, roll, text in zip(axes, (continued, made_up), titles, strict=True):
@@ -47,7 +49,7 @@ def picture(continued, num_given, made_up):
         title(axis, text)
         y_label(axis, "MIDI note")
     axes[0].axvline(num_given, color=COLOURS[1], lw=1.6)
-    for x, text, side in ((num_given - 0.5, "Bach", "right"), (num_given + 0.5, "model", "left")):
+    for x, text, side in ((num_given - 1.0, "Bach", "right"), (num_given + 1.5, "model", "left")):
         axes[0].text(
             x, 0.95, text, ha=side, va="top", fontsize=8.5, color=INK,
             transform=axes[0].get_xaxis_transform(),

@@ -2,7 +2,9 @@
 
 import csv
 import json
+import shutil
 
+import mido
 import numpy as np
 import polars
 import pytest
@@ -26,7 +28,8 @@ def place(tmp_path_factory):
         keep_untrained(run)
         rows = dataset.test[0][: 6 * dataset.rows_per_step]
         if medium == "music":
-            write_midi(rows, place / "new.mid")
+            # Slower and softer than the rolls, of which a step would take half a second.
+            write_midi(rows, place / "new.mid", seconds_per_step=0.75, velocity=50)
         else:
             write_wav(rows, place / "new.wav", 16000)
     return place
@@ -52,6 +55,7 @@ def test_surprise_and_latents_of_music_in_every_format(place, tmp_path):
             with np.load(out) as found:
                 table = {key: found[key] for key in found.files}
             assert table["prediction"].shape == (6, 88)
+            assert table["notes"].dtype == np.int64
         elif name.endswith(".parquet"):
             table = polars.read_parquet(out).to_dict(as_series=False)
         elif name.endswith(".jsonl"):
@@ -85,6 +89,17 @@ def test_what_is_expected_of_music_is_heard(place, tmp_path):
     assert read_midi(out, steps_per_beat=1).shape == (3, 88)
 
 
+def test_several_recordings_are_numbered_and_which_is_which_is_said(place, tmp_path):
+    (tmp_path / "songs" / "b").mkdir(parents=True)
+    for name in ("b/first", "second"):
+        shutil.copyfile(place / "new.mid", tmp_path / "songs" / f"{name}.mid")
+    out = tmp_path / "a.mid"
+    said = succeed("filter", place / "music", tmp_path / "songs", "--out", out, *FEW)
+    assert said.out.split() == [str(tmp_path / f"a-{i}.mid") for i in (1, 2)]
+    assert f"{tmp_path / 'a-1.mid'}: b/first\n" in said.err
+    assert f"{tmp_path / 'a-2.mid'}: second\n" in said.err
+
+
 def test_sound_has_its_surprise_in_columns_and_its_predictions_in_a_file_to_hear(place, tmp_path):
     words = ("filter", place / "sound", place / "new.wav", *FEW)
     out = tmp_path / "a.csv"
@@ -113,11 +128,27 @@ def test_a_piece_goes_on_and_where_is_said(place, tmp_path):
     words = ("sample", place / "music", "--start", place / "new.mid", "--num-steps", 4)
     said = succeed(*words, "--out", out, "--num-particles", 2)
     assert said.out == f"{out}\n"
-    assert "new: the first 6 steps (3 s) are as given, and the 4 after them made up." in said.err
+    assert "new: the first 6 steps (4.5 s) are as given, and the 4 after them made up." in said.err
     given, whole = (read_midi(path, steps_per_beat=1) for path in (place / "new.mid", out))
     np.testing.assert_array_equal(whole[:6], given)
     succeed(*words, "--only-new", "--out", out, "--num-particles", 2)
     np.testing.assert_array_equal(read_midi(out, steps_per_beat=1), whole[6:])
+
+
+def test_what_is_written_of_a_song_has_its_tempo_and_loudness(place, tmp_path):
+    out, song = tmp_path / "a.mid", place / "new.mid"
+    for words, num_steps in (
+        (("filter", place / "music", song), 6),
+        (("forecast", place / "music", song, "--horizon", 5), 5),
+        (("sample", place / "music", "--start", song, "--num-steps", 4), 10),
+        (("sample", place / "music", "--start", song, "--num-steps", 4, "--only-new"), 4),
+    ):
+        succeed(*words, "--num-particles", 2, "--out", out)
+        file = mido.MidiFile(out)
+        assert file.length == pytest.approx(0.75 * num_steps)
+        assert {each.velocity for each in file if each.type == "note_on"} == {50}
+    succeed("sample", place / "music", "--num-steps", 4, "--out", out)
+    assert mido.MidiFile(out).length == pytest.approx(0.5 * 4)
 
 
 @pytest.mark.parametrize(
@@ -126,6 +157,11 @@ def test_a_piece_goes_on_and_where_is_said(place, tmp_path):
         (("filter", "music", "new.mid", "--out", "a.wav"), ".mid, .midi, .jsonl, .csv"),
         (("filter", "music", "new.mid", "--out", "a.mid", "--latents"), "`--latents` says what"),
         (("filter", "music", "new.mid", "--format", "npz"), "give --out FILE"),
+        (("filter", "music", "new.mid", "--levels", "0.1"), "`--levels` asks for quantiles, but"),
+        (
+            ("forecast", "sound", "new.wav", "--horizon", "2", "--format", "csv"),
+            "`--format` is 'csv', but",
+        ),
         (("forecast", "sound", "new.wav", "--horizon", "2", "--out", "a.mid"), ".wav, .jsonl"),
         (("sample", "music", "--out", "a.csv"), ".mid"),
         (("sample", "music", "--only-new"), "--start"),

@@ -253,6 +253,9 @@ def test_options_of_tables_and_music_at_the_prompt(own):
     assert [split["sequences"] for split in shown["splits"].values()] == [4, 4, 4]
     assert steps(report("songs", "--steps-per-beat", "2")) > 1.9 * steps(report("songs"))
     assert report("songs")["splits"]["train"]["pitches"][0] >= 41
+    # The notes of a reader name its arguments; what is printed, the options of the command.
+    assert "`steps_per_beat` chooses another" in report("songs")["notes"][0]
+    assert "; `--steps-per-beat` chooses another." in command("data", "check", own["songs"]).out
     code, _, err = command("data", "check", own["songs"], "--columns", "a")
     assert (code, "no option 'columns'" in err) == (2, True)
     code, _, err = command("data", "check", own["readings.csv"], "--kinds", "warm")
@@ -487,8 +490,11 @@ def test_in_a_process_of_its_own(own, tmp_path):
     done = subprocess.run([*words, "--out", str(out)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert out.stat().st_size > 5000
-    # What the reader says of the songs, and nothing else.
-    assert set(done.stderr.splitlines()) <= set(load(own["songs"]).notes)
+    # What the reader says of the songs, with the option of the command, and nothing else.
+    notes = [
+        note.replace("steps_per_beat", "--steps-per-beat") for note in load(own["songs"]).notes
+    ]
+    assert set(done.stderr.splitlines()) <= set(notes)
 
 
 def test_zero_is_a_value_that_was_given(tmp_path):

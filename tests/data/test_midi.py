@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from dataclasses import replace
 from itertools import pairwise
 
 import jax.numpy as jnp
@@ -75,11 +76,12 @@ def test_midi_round_trip(tmp_path, seconds):
 
 @needs_data
 def test_real_songs_survive_midi(tmp_path):
-    names = ("musedata", "jsb_chorales", "piano_midi_de")
+    names = ("musedata", "jsb_chorales", "piano_midi_de", "nottingham")
     sets = {name: read_rolls(DATA / "music" / f"{name}.npz") for name in names}
     longest = sets["musedata"].test[int(sets["musedata"].test.lengths.argmax())]
     assert len(longest) == 4273
-    for roll in (longest, sets["jsb_chorales"].train[0], sets["piano_midi_de"].valid[0]):
+    some = [sets[name].train[0] for name in names[1:]]
+    for roll in (longest, *some, *list(sets["nottingham"].test)[:10]):
         # A third of a second is no whole number of microseconds: the error stays under a step.
         write_midi(roll, tmp_path / "song.mid", seconds_per_step=1 / 3)
         for resolution in ({"seconds_per_step": 1 / 3}, {"steps_per_beat": 1}):
@@ -182,7 +184,44 @@ def test_tempo_and_loudness_are_those_of_the_middle_song(tmp_path):
     assert (60 <= on <= 80, 40 <= off <= 60) == (True, True)
     assert on - off >= 10
     assert NoteGrid.of_json(json.loads(json.dumps(grid.as_json()))) == grid
+    # Runs of before have a velocity for each step on record, and no more.
+    names = ("registers", "spread", "softest_loudest")
+    usual = {name: getattr(NoteGrid(), name) for name in names}
+    old = {name: value for name, value in grid.as_json().items() if name not in names}
+    assert NoteGrid.of_json(old) == replace(grid, **usual)
     assert midi_folder(tmp_path, seconds_per_step=0.1).schema.step_seconds == 0.1
+
+
+def test_a_melody_stays_louder_than_what_goes_with_it(tmp_path):
+    """Loud by step and by octave, a sum of both: the medians give each number back."""
+    beat, octaves = np.array([[80], [70]]), np.repeat([-30, -10, 0, 0, 10, 20, 40], 12)
+    loud = np.clip((beat + np.pad(octaves, (3, 1), "edge")), 1, 127)
+    for song in range(3):
+        # Each key on its own step of a beat and the other, equally often.
+        roll = np.zeros((4 * 88, 88), np.uint8)
+        roll[np.arange(0, 4 * 88, 2) + (np.arange(2 * 88) % 2), np.arange(2 * 88) // 2] = 1
+        roll[:, 21 + song] = 0
+        write_midi(roll, tmp_path / f"{song}.mid", steps_per_beat=2, velocity=loud)
+    grid = midi_folder(tmp_path).schema
+    assert grid.steps_per_beat == 2
+    np.testing.assert_array_equal(grid.loudness(4), np.tile(loud, (2, 1)))
+    assert np.ptp(grid.loudness(2)) == 80
+
+
+def test_notes_are_as_unequal_in_loudness_as_in_the_data(tmp_path):
+    rng = np.random.default_rng(0)
+    for song in range(3):
+        roll = random_roll(song, 200)
+        loud = rng.integers(41, 111, roll.shape)
+        write_midi(roll, tmp_path / f"{song}.mid", velocity=loud)
+    made = midi_folder(tmp_path).schema.loudness(500)
+    np.testing.assert_array_equal(made[:50], midi_folder(tmp_path).schema.loudness(50))
+    assert (made.min(), made.max()) == (41, 110)
+    # Even between these. Quantiles of some 3,000 notes are off by 70 sqrt(p (1 - p) / 3000), at
+    # most 0.6; those of 16 in place of all, by half of 1/16 of 70; whole numbers, by 1/2; and the
+    # middle of an octave of some 400 by 1.75.
+    for part in (0.1, 0.5, 0.9):
+        assert np.quantile(made, part) == pytest.approx(41 + 69 * part, abs=5.1)
 
 
 @pytest.mark.parametrize("steps_per_beat", [0.5, 1, 2, 3, 4, 12, 1.5, 400])
@@ -384,7 +423,15 @@ def test_bad_midi_is_refused(tmp_path):
     for contents in (b"", b"MThd", b"not music at all", (songs / "song0.mid").read_bytes()[:-9]):
         (songs / "broken.mid").write_bytes(contents)
         refuses(lambda: midi_folder(songs), ValueError, "broken.mid", "not a MIDI file")
-    (songs / "broken.mid").unlink()
+    refuses(lambda: midi_folder(songs), ValueError, "it ends too soon")
+    # All of them at once: collections have more than one.
+    (songs / "empty.mid").touch()
+    (songs / "text.mid").write_text("no music")
+    rest = "2 more of 7 files: empty.mid, text.mid"
+    refuses(lambda: midi_folder(songs), ValueError, "broken.mid", rest)
+    refuses(lambda: read_midi(songs / "empty.mid"), ValueError, "it is empty")
+    for name in ("broken", "empty", "text"):
+        (songs / f"{name}.mid").unlink()
     write_notes(songs / "two.mid", note(0, 480, 60), kind=2)
     refuses(lambda: midi_folder(songs), ValueError, "two.mid", "type 2")
     header = b"MThd\x00\x00\x00\x06\x00\x00\x00\x01\xe7\x28MTrk\x00\x00\x00\x04\x00\xff\x2f\x00"
@@ -436,7 +483,7 @@ def test_bad_rolls_are_not_written(tmp_path):
             lambda s=seconds: write_midi(roll, path, seconds_per_step=s),
             ValueError, "`seconds_per_step`",
         )  # fmt: skip
-    for velocity in (0, 128, 1.5, True, "loud", (), (80, 0)):
+    for velocity in (0, 128, 1.5, True, "loud", (), (80, 0), np.full((2, 87), 80)):
         refuses(
             lambda v=velocity: write_midi(roll, path, velocity=v), ValueError, "`velocity`", "127"
         )

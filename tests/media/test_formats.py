@@ -184,6 +184,10 @@ def test_bad_tables_are_refused(tmp_path):
         path = tmp_path / f"a{ending}"
         refuses(lambda path=path: write_rows(wide, path), ValueError, *words)
         refuses(lambda path=path: require_ending(path, num_elements=101), ValueError, *words)
+        # Where the format was asked for, another ending would change nothing.
+        format = {"ending": ending, "num_elements": 101}
+        words = (f"`format` is {ending[1:]!r}", "101 numbers", "Give jsonl or npz.")
+        refuses(lambda o=format: require_ending(tmp_path / "a.txt", **o), ValueError, *words)
     odd = [{"a": 1j}]
     refuses(lambda: write_rows(odd, tmp_path / "a.npz"), TypeError, "numbers, dates and text")
     assert os.listdir(tmp_path) == ["f.csv"]

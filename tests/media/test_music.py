@@ -106,8 +106,18 @@ def test_a_run_reads_its_data_and_others_on_the_grid_that_was_chosen(tmp_path):
     slow = np.zeros((8, 88), np.uint8)
     slow[:, 40] = 1
     write_midi(slow, tmp_path / "slow.midi", steps_per_beat=2)
-    ((_, roll),) = MUSIC.recordings(dataset, source, tmp_path / "slow.midi")
+    ((_, roll, own),) = MUSIC.recordings(dataset, source, tmp_path / "slow.midi")
     np.testing.assert_array_equal(roll, slow)
+    # Its tempo is its own: half a second a step, where those of the data have a quarter.
+    assert (own.steps_per_beat, own.step_seconds) == (2, pytest.approx(0.5))
+    assert dataset.schema.step_seconds == pytest.approx(0.25)
+
+
+def test_a_song_without_a_note_is_said_to_be_silence(tmp_path):
+    write_midi(np.zeros((8, 88)), tmp_path / "still.mid")
+    with pytest.warns(UserWarning, match="still: no note sounds at any step but those of drums"):
+        ((_, roll, _),) = MUSIC.recordings(chorales(), MusicSource("jsb"), tmp_path / "still.mid")
+    assert roll.shape == (8, 88)
 
 
 def test_runs_of_before_read_their_data_as_they_did(tmp_path):
@@ -122,5 +132,5 @@ def test_runs_of_before_read_their_data_as_they_did(tmp_path):
     # Canonical rolls have steps of their own; beside them, new files have a beat a step.
     jsb = MusicSource("jsb")
     assert MUSIC.as_recorded(jsb, None) == jsb
-    ((_, roll),) = MUSIC.recordings(chorales(), jsb, tmp_path / "0.mid")
+    ((_, roll, _),) = MUSIC.recordings(chorales(), jsb, tmp_path / "0.mid")
     np.testing.assert_array_equal(roll, chorales().train[0][::2])

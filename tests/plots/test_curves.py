@@ -72,9 +72,21 @@ def test_an_axis_spans_the_noise_of_what_it_shows():
     noisy = lines(values)
     for line in noisy:
         line["valid"]["standard_error"] = 0.3
-    assert spans(learning_curves({"a": noisy}, WIDE)) == pytest.approx(0.6)
+    # Two standard errors about the last value, and a little room.
+    assert 0.6 < spans(learning_curves({"a": noisy}, WIDE)) < 0.7
     assert spans(learning_curves({"a": lines(values)}, WIDE)) < 0.1
     assert spans(iterations({"a": [7.01, 7.0]}, WIDE, errors={"a": [0.0, 0.2]})) > 0.39
+
+
+def test_the_noise_of_the_last_validation_is_not_cut_off():
+    # The end of the curves is what is shown; the shade about it is wider than what they span.
+    values = np.linspace(9.0, 2.0, 40)
+    kept = lines(values.tolist())
+    for line in kept:
+        line["valid"]["standard_error"] = 5.0
+    low, high = learning_curves({"a run": kept}, WIDE).axes[0].get_ylim()
+    assert low < values[-1] - 5.0
+    assert high > values[-1] + 5.0
 
 
 @pytest.mark.parametrize("width", [WIDE, NARROW])
@@ -85,7 +97,7 @@ def test_points_say_how_many_values_they_stand_for(width):
     }  # fmt: skip
     figure = calibration_curves([part], width)
     assert [text.get_text() for text in figure.axes[0].texts] == ["12.3k", "45"]
-    assert len(figure.axes[0].collections) == 1  # the bars
+    assert len(figure.axes[0].collections) == 2  # the bars, and points by how many they stand for
 
 
 def test_curves_by_steps_ahead():

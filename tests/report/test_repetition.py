@@ -9,10 +9,12 @@ import pytest
 from varfilter.cli.options import meant_by, overridden, with_method
 from varfilter.cli.presets import with_preset_given
 from varfilter.data import write_wav
-from varfilter.experiments import experiment_named
-from varfilter.report.repetition import brevity, command, epochs_in_words, typed
+from varfilter.experiments import VRNNSizes, experiment_named
+from varfilter.report.repetition import brevity, command, epochs_in_words, in_python, typed
+from varfilter.report.run_section import how_to_repeat
 from varfilter.runs import Run
 from varfilter.runs.commands import keeping, kept_commands
+from varfilter.runs.plan import Reached
 
 
 def parsed(words):
@@ -49,6 +51,71 @@ def test_the_command_of_a_folder_makes_the_same_experiment(sounds, tmp_path, wor
     assert again == experiment
     assert chosen.max_updates == options.max_updates
     assert typed(tmp_path) == [shlex.join(typed_words)]
+
+
+def test_what_was_cut_short_is_made_again_as_far_as_it_came(tmp_path, monkeypatch):
+    """By a signal, from Python, or by a budget below that of the command before: all the same."""
+    experiment = experiment_named("srnn-jsb-avf")
+    run = Run(tmp_path, experiment, {})
+    keeping(["varfilter", "train", "srnn-jsb-avf"], 900, [run])()
+    lines = [{"step": 60, "epoch": 20.0}]
+    monkeypatch.setattr(Run, "metrics", lambda self: lines)
+    planned = 3 * experiment.schedule.num_epochs
+    for step, budget in ((61, 61), (planned, None)):
+        reached = Reached(step, validated=60, best=60)
+        monkeypatch.setattr("varfilter.report.repetition.reached_in", lambda _, r=reached: r)
+        _, chosen = parsed(shlex.split(command(run)))
+        assert chosen.max_updates == budget
+    # One that stopped by itself stops there again.
+    patient = dataclasses.replace(experiment.schedule, patience_epochs=5)
+    stale = Run(tmp_path, dataclasses.replace(experiment, schedule=patient), {})
+    reached = Reached(60, validated=60, best=30)
+    monkeypatch.setattr("varfilter.report.repetition.reached_in", lambda _: reached)
+    assert "--max-updates" not in command(stale)
+
+
+def test_an_experiment_that_was_put_together_in_python_has_a_command_if_there_is_one(tmp_path):
+    named = experiment_named("srnn-jsb-baseline")
+    mine = dataclasses.replace(named, name="mine", seed=3)
+    words = shlex.split(command(Run(tmp_path, mine, {})))
+    again, _ = parsed(words)
+    assert dataclasses.replace(again, name="mine") == mine
+    # No command puts another model on these data: the line of Python does.
+    other = dataclasses.replace(named, model=VRNNSizes())
+    run = Run(tmp_path, other, {})
+    assert command(run) is None
+    assert f"Run.load({str(tmp_path)!r}).experiment" in in_python(run)
+    shown = how_to_repeat({"command": None, "in_python": in_python(run)})
+    assert "No command line" in shown
+    assert "train_run(Run.begin(" in shown
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("data.columns", ("a b", "naïve °C")),
+        ("data.kinds", ("a b=level", "c=log-change")),
+        ("data.sequence", "-x"),
+        ("data.inputs", ("v",)),
+        ("filter.bound", "fivo"),
+        ("schedule.patience_epochs", None),
+        ("optimizer.theta.learning_rate", 1 / 3),
+        ("num_members", 3),
+    ],
+)
+def test_the_command_of_a_table_has_each_kind_of_option(tmp_path, path, value):
+    table = tmp_path / "my readings.csv"
+    table.write_text("-x,a b,naïve °C,c,v\n" + "p,1.5,2,3,0\n" * 30, encoding="utf-8")
+    experiment, _ = parsed(["varfilter", "train", str(table)])
+    changed = put(experiment, path.split("."), value)
+    again, _ = parsed(shlex.split(command(Run(tmp_path, changed, {}))))
+    assert again == changed
+
+
+def put(settings, path, value):
+    first, *rest = path
+    inner = put(getattr(settings, first), rest, value) if rest else value
+    return dataclasses.replace(settings, **{first: inner})
 
 
 def test_commands_are_kept_once_and_in_order(tmp_path):

@@ -119,6 +119,7 @@ class Filter(AppliedCommand):
                 "spread": self.spread,
                 "num_samples": self.num_samples,
             }
+            _require_quantiles(self, run)
             if target.is_recording:
                 _require_rows(self, "latents", "levels", "fill_gaps", "alarm_rate")
                 target.write_recordings(run, expected_steps(run, self.input, **options))
@@ -217,6 +218,7 @@ class Forecast(AppliedCommand):
                 "spread": self.spread,
                 "num_samples": self.num_samples,
             }
+            _require_quantiles(self, run)
             if target.is_recording:
                 _require_rows(self, "levels")
                 found = expected_ahead(run, self.input, self.horizon, inputs=self.inputs, **options)
@@ -285,9 +287,15 @@ class Target:
         assert self.out is not None
         found = list(samples)
         paths = write_samples(
-            self.out, run.template, [each.xs for each in found], [each.times for each in found]
+            self.out,
+            run.template,
+            [each.xs for each in found],
+            [each.times for each in found],
+            schemas=[each.schema for each in found],
         )
         say(*paths)
+        if len(paths) == len(found) > 1:  # numbered files, which do not say of what they are
+            tell(*(f"{path}: {each.name}" for path, each in zip(paths, found, strict=True)))
 
 
 def _opened(
@@ -331,6 +339,16 @@ def _require_rows(command: Filter | Forecast, *names: str) -> None:
                 f"`{name}` says what rows have, and `out` is a recording, which has none. Give an"
                 " `out` that ends in .jsonl, .csv, .parquet or .npz, or leave it out."
             )
+
+
+def _require_quantiles(command: Filter | Forecast, run: Any) -> None:
+    """Refuse levels that were asked for where values are 0 or 1, of which none are told."""
+    usual = {field.name: field.default for field in fields(command)}
+    if command.levels != usual["levels"] and not run.medium.has_quantiles:
+        raise ValueError(
+            "`levels` asks for quantiles, but what is predicted here is 0 or 1: the probability"
+            " that is predicted says all. Leave it out."
+        )
 
 
 def _live(command: Filter | Forecast, applied: Any) -> Any:

@@ -13,7 +13,7 @@ import tyro
 
 from varfilter._text import pasteable, printable, say, tell
 from varfilter.cli import usage
-from varfilter.cli.exits import refusals
+from varfilter.cli.exits import in_options, refusals
 from varfilter.cli.options import (
     Command,
     Number,
@@ -172,6 +172,11 @@ class ReadCommand(Command):
         )
         return parsed_words(parser, prog, words, dict, config=(tyro.conf.OmitArgPrefixes,))
 
+    def notes(self, dataset: Any) -> list[str]:
+        """What the reader says of the data, with the options of this command."""
+        options = self.flags()
+        return [in_options(note, options) for note in dataset.notes]
+
     @classmethod
     def help(cls, prog: str, words: Sequence[str]) -> str:
         """The page of help: with the options of the medium of a source that is among the words.
@@ -262,7 +267,7 @@ class Check(ReadCommand):
                 numbers["verdict"] = list(judgement.lines) if judgement else []
                 print(json.dumps(numbers, indent=1))
             else:
-                _print_numbers(numbers, medium.ones)
+                _print_numbers(numbers | {"notes": self.notes(dataset)}, medium.ones)
                 _print_judgement(judgement)
             if self.out is not None:
                 _save(medium.draw_fit(dataset), self.out)
@@ -299,7 +304,7 @@ class Show(ReadCommand):
 
             require_place(self.out, FORMATS)
             dataset = load(self.meant())
-            tell(*dataset.notes)
+            tell(*self.notes(dataset))
             _save(picture(dataset, split=self.split, seed=self.seed), self.out)
             say(self.out.resolve())
         return refused.code

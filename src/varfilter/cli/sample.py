@@ -1,7 +1,7 @@
 """`varfilter sample`: sequences that a trained model makes up, from nothing or from a file."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -90,7 +90,8 @@ class Sample(AppliedCommand):
                 None if each.times is None else each.times[n:]
                 for each, n in zip(samples, given, strict=True)
             ]
-            say(*write_samples(out, run.template, sequences, times, self._names(samples)))
+            names, schemas = self._names(samples), [each.schema for each in samples]
+            say(*write_samples(out, run.template, sequences, times, names, schemas))
             for name in dict.fromkeys(each.name for each in samples if each.name is not None):
                 each = next(each for each in samples if each.name == name)
                 tell(_where_it_goes_on(run, each, only_new=self.only_new))
@@ -107,7 +108,8 @@ def _where_it_goes_on(run: Any, sample: Any, *, only_new: bool) -> str:
     """A sentence on where the model takes over."""
     num_given, num_new = sample.num_given, len(sample.made)
     seconds = ""
-    if (length := run.medium.seconds_per_step(run.template)) is not None:
+    own = {} if sample.schema is None else {"schema": sample.schema}
+    if (length := run.medium.seconds_per_step(replace(run.template, **own))) is not None:
         seconds = f" ({num_given * length:.4g} s)"
     if only_new:
         return (

@@ -18,6 +18,7 @@ from varfilter.data.note_grid import (
     NoteGrid,
     PlacedNotes,
     best_grid,
+    loudness,
     sounding,
 )
 
@@ -56,12 +57,32 @@ def read_midi(
     Notes outside 21 to 108 are dropped, not folded into another octave. A note that is never ended
     lasts until its track ends; the roll is as long as the longest track.
     """
+    roll, _ = read_song(
+        path,
+        steps_per_beat=steps_per_beat,
+        seconds_per_step=seconds_per_step,
+        sampling=sampling,
+        percussion=percussion,
+    )
+    return roll
+
+
+def read_song(
+    path: str | Path,
+    *,
+    steps_per_beat: int | float | None = None,
+    seconds_per_step: int | float | None = None,
+    sampling: str = "onset",
+    percussion: bool = False,
+) -> tuple[np.ndarray, NoteGrid]:
+    """The roll that `read_midi` gives, and its grid, with the song's own tempo and loudness."""
     require_resolution(steps_per_beat, seconds_per_step, sampling)
     path = Path(path)
     song = song_of(parsed_midi(path), percussion)
     if steps_per_beat is None and seconds_per_step is None:
         steps_per_beat, _ = best_grid([song.in_beats])
-    return placed_notes(song, path, NoteGrid(steps_per_beat, seconds_per_step, sampling)).roll
+    grid = grid_of([song], steps_per_beat, seconds_per_step, sampling)
+    return placed_notes(song, path, grid).roll, grid
 
 
 class Song(NamedTuple):
@@ -86,6 +107,32 @@ class Song(NamedTuple):
         at = np.array([*changes, max(*changes, ticks.max(initial=0)) + 1.0])
         lengths = np.diff(at) * np.array(list(changes.values())) / 1e6 / self.ticks_per_beat
         return np.interp(ticks, at, np.concatenate([np.zeros(1), np.cumsum(lengths)]))
+
+
+def grid_of(
+    songs: Sequence[Song],
+    steps_per_beat: int | float | None,
+    seconds_per_step: int | float | None,
+    sampling: str,
+) -> NoteGrid:
+    """The grid with the tempo and the loudness of the songs, each in the middle.
+
+    The tempo of a song is that at which its beats take as long as with all its changes of tempo.
+    """
+    whole = [song for song in songs if song.last_tick > 0 and len(song.notes)]
+    tempi = [
+        float(song.seconds(np.array([song.last_tick]))[0]) * song.ticks_per_beat / song.last_tick
+        for song in whole
+    ]
+    begins = np.concatenate([song.in_beats[:, 0] for song in whole] or [np.zeros(0)])
+    notes = np.concatenate([song.notes for song in whole] or [np.zeros((0, 4), np.int64)])
+    return NoteGrid(
+        steps_per_beat,
+        seconds_per_step,
+        sampling,
+        float(np.median(tempi)) if tempi else MICROSECONDS_PER_BEAT / 1e6,
+        *loudness(begins, notes[:, 2], notes[:, 3], steps_per_beat),
+    )
 
 
 def placed_notes(song: Song, path: Path, grid: NoteGrid) -> PlacedNotes:
@@ -113,13 +160,13 @@ def write_midi(
     *,
     seconds_per_step: int | float = 0.5,
     steps_per_beat: int | float = 1,
-    velocity: int | Sequence[int] = 80,
+    velocity: int | Sequence[int] | np.ndarray = 80,
 ) -> None:
     """Write a roll (time, 88) of 0 and 1 as a MIDI file; a key that stays down is one note.
 
     `read_midi` with the same `steps_per_beat`, or the same `seconds_per_step`, gives the roll
     again. `velocity` is one for all notes, or one for those that begin on each step of a beat in
-    turn.
+    turn; an array (steps, 88) has one for each key, too.
     """
     array = np.asarray(roll)
     if array.ndim != 2 or array.shape[1] != NUM_KEYS or not len(array):
@@ -154,7 +201,7 @@ def write_midi(
                     mido.Message(
                         "note_on" if down == 1 else "note_off",
                         note=LOWEST + int(key),
-                        velocity=velocities[step % len(velocities)] if down == 1 else 0,
+                        velocity=int(velocities[step % len(velocities), key]) if down == 1 else 0,
                         time=(step - now) * ticks_per_step,
                     )
                 )
@@ -164,15 +211,18 @@ def write_midi(
     mido.MidiFile(type=0, ticks_per_beat=ticks_per_beat, tracks=[track]).save(str(path))
 
 
-def _velocities(velocity: Any) -> list[int]:
-    """One velocity for each step of a beat; refuses what the format has no room for."""
-    found = [velocity] if isinstance(velocity, str) or np.ndim(velocity) == 0 else list(velocity)
-    if not found or any(isinstance(v, bool) or v not in range(1, 128) for v in found):
+def _velocities(velocity: Any) -> np.ndarray:
+    """Velocities (steps of a beat, 88); refuses what the format has no room for."""
+    found = np.asarray(velocity)
+    found = found[:, None] if found.ndim == 1 else np.atleast_2d(found)
+    is_table = found.ndim == 2 and len(found) > 0 and found.shape[1] in (1, NUM_KEYS)
+    if not is_table or found.dtype.kind not in "iu" or found.min() < 1 or found.max() > 127:
         raise ValueError(
-            "`velocity` must be a whole number from 1 to 127, or one for each step of a beat; got"
-            f" {velocity!r}."
+            "`velocity` must be a whole number from 1 to 127, or one for each step of a beat, or an"
+            f" array (steps, {NUM_KEYS}) of such; got"
+            f" {kind(velocity) if isinstance(velocity, np.ndarray) else repr(velocity)}."
         )
-    return [int(each) for each in found]
+    return np.broadcast_to(found, (len(found), NUM_KEYS))
 
 
 def _ticks_per_step(steps_per_beat: float) -> int:
@@ -224,7 +274,10 @@ def parsed_midi(path: Path) -> Any:
     except MemoryError:
         raise
     except Exception as error:
-        reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+        # What mido says of the end of a file has no words.
+        ends = "it ends too soon" if size else "it is empty"
+        ends = ends if isinstance(error, EOFError) else type(error).__name__
+        reason = " ".join(str(error).split()).rstrip(".") or ends
         raise ValueError(
             f"`path` {str(path)!r} is not a MIDI file that can be read ({reason})."
             " Repair or remove it."

@@ -9,6 +9,7 @@ import numpy as np
 # The keys of a piano, as MIDI counts them.
 LOWEST, HIGHEST = 21, 108
 NUM_KEYS = HIGHEST - LOWEST + 1
+NUM_OCTAVES = HIGHEST // 12 - LOWEST // 12 + 1
 
 Sampling = Literal["onset", "middle"]
 SAMPLINGS: tuple[str, ...] = get_args(Sampling)
@@ -19,6 +20,8 @@ FITTING, RESORT = 0.95, 4
 # A note that begins so much of a step late, or ends so much late, counts as in time.
 TOLERANCE = 1 / 8
 USUAL_VELOCITY = 80
+# Of how loud notes are beyond what is usual where they begin: each stands for as many of them.
+QUANTILES = (np.arange(16) + 0.5) / 16
 USUAL_SECONDS_PER_BEAT = 0.5
 
 
@@ -28,7 +31,9 @@ class NoteGrid:
 
     A step is a part of a beat or of a second; one of the two is None. `seconds_per_beat` is the
     middle tempo of the files, and `velocities` how loud notes are that begin on each step of a
-    beat, in the middle. `sampling` says which notes sound at a step (`sounding`).
+    beat, in the middle; `registers` are added to that, in the octaves from C0 on, `spread` are
+    quantiles of what is left, and `softest_loudest` the ends of all. `sampling` says which notes
+    sound at a step (`sounding`).
     """
 
     steps_per_beat: float | int | None = 1
@@ -36,6 +41,19 @@ class NoteGrid:
     sampling: str = "onset"
     seconds_per_beat: float = USUAL_SECONDS_PER_BEAT
     velocities: tuple[int, ...] = (USUAL_VELOCITY,)
+    registers: tuple[int, ...] = (0,) * NUM_OCTAVES
+    spread: tuple[int, ...] = (0,)
+    softest_loudest: tuple[int, int] = (1, 127)
+
+    def loudness(self, num_steps: int) -> np.ndarray:
+        """Velocities (num_steps, 88) of notes that begin on a step and a key, the same each time.
+
+        A roll does not say how loud a note is: it is drawn as such notes were in the data.
+        """
+        octaves = np.arange(LOWEST, HIGHEST + 1) // 12 - LOWEST // 12
+        found = np.resize(self.velocities, num_steps)[:, None] + np.take(self.registers, octaves)
+        drawn = np.random.default_rng(0).choice(self.spread, found.shape)
+        return np.clip(found + drawn, *self.softest_loudest)
 
     @property
     def step_seconds(self) -> float:
@@ -47,13 +65,13 @@ class NoteGrid:
 
     def as_json(self) -> dict[str, Any]:
         """The grid as plain JSON."""
-        return asdict(self) | {"velocities": list(self.velocities)}
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
 
     @staticmethod
     def of_json(known: dict[str, Any]) -> "NoteGrid":
         """Read what `as_json` made."""
-        own = dict(known)
-        return NoteGrid(velocities=tuple(own.pop("velocities")), **own)
+        lists: dict[str, Any] = {name: tuple(v) for name, v in known.items() if isinstance(v, list)}
+        return NoteGrid(**{**known, **lists})
 
 
 class PlacedNotes(NamedTuple):
@@ -115,21 +133,30 @@ def sounding(
 
 
 def loudness(
-    begins: np.ndarray, velocities: np.ndarray, steps_per_beat: float | int | None
-) -> tuple[int, ...]:
+    begins: np.ndarray,
+    pitches: np.ndarray,
+    velocities: np.ndarray,
+    steps_per_beat: float | int | None,
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, int]]:
     """The middle velocity of the notes that begin on each step of a beat; of all, elsewhere.
 
-    `begins` are in beats. One number, where steps are no whole parts of a beat.
+    By how much those of each octave are louder, so that a melody stays above what goes with it;
+    the quantiles of what is left; and the softest and the loudest. `begins` are in beats. Where
+    steps are no whole parts of a beat, the first is one number.
     """
-    if not len(velocities):
-        return (USUAL_VELOCITY,)
-    middle = _middle(velocities)
-    if steps_per_beat is None or steps_per_beat != int(steps_per_beat):
-        return (middle,)
-    size = int(steps_per_beat)
+    is_whole = steps_per_beat is not None and steps_per_beat == int(steps_per_beat)
+    size = int(steps_per_beat) if steps_per_beat is not None and is_whole else 1
     places = np.ceil(begins * size - TOLERANCE).astype(np.int64) % size
-    of_steps = [velocities[places == place] for place in range(size)]
-    return tuple(_middle(some) if len(some) else middle for some in of_steps)
+    middle = _middle(velocities, USUAL_VELOCITY)
+    of_steps = [_middle(velocities[places == place], middle) for place in range(size)]
+    beyond, octaves = velocities - np.array(of_steps)[places], pitches // 12 - LOWEST // 12
+    registers = [_middle(beyond[octaves == octave], 0) for octave in range(NUM_OCTAVES)]
+    if not len(velocities):
+        return tuple(of_steps), tuple(registers), NoteGrid.spread, NoteGrid.softest_loudest
+    left = beyond - np.array(registers)[octaves]
+    spread = np.quantile(left, QUANTILES).round().astype(int).tolist()
+    ends = int(velocities.min()), int(velocities.max())
+    return tuple(of_steps), tuple(registers), tuple(spread), ends
 
 
 def _share_on(notes: np.ndarray) -> float:
@@ -139,5 +166,5 @@ def _share_on(notes: np.ndarray) -> float:
     return float(np.mean(is_on & (np.ceil(end - TOLERANCE) > np.ceil(begin - TOLERANCE))))
 
 
-def _middle(velocities: np.ndarray) -> int:
-    return int(np.clip(np.median(velocities), 1, 127))
+def _middle(values: np.ndarray, otherwise: int) -> int:
+    return int(np.median(values)) if len(values) else otherwise

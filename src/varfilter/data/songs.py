@@ -12,9 +12,9 @@ from varfilter._text import count
 from varfilter.data.dataset import SPLITS, Dataset, Family
 from varfilter.data.limits import require_size
 from varfilter.data.midi import (
-    MICROSECONDS_PER_BEAT,
     PERCUSSION,
     Song,
+    grid_of,
     parsed_midi,
     placed_notes,
     require_resolution,
@@ -28,7 +28,6 @@ from varfilter.data.note_grid import (
     NoteGrid,
     PlacedNotes,
     best_grid,
-    loudness,
 )
 from varfilter.data.ragged import Ragged
 from varfilter.data.recordings import Notes, note_changes, notes_of
@@ -65,14 +64,21 @@ def midi_folder(
     files = _midi_files(Path(folder), recursive)
     songs: dict[str, Song] = {}
     notes: list[Notes] = []
+    errors: dict[str, ValueError] = {}
     for file in files:
-        parsed = parsed_midi(file)
+        within = file.relative_to(folder).as_posix()
+        try:
+            parsed = parsed_midi(file)
+        except ValueError as error:
+            errors[within] = error
+            continue
         notes.append(notes_of(parsed, LOWEST, HIGHEST, PERCUSSION))
-        songs[file.relative_to(folder).as_posix()] = song_of(parsed, percussion)
+        songs[within] = song_of(parsed, percussion)
+    _require_readable(errors, len(files))
     share = None
     if steps_per_beat is None and seconds_per_step is None:
         steps_per_beat, share = best_grid([song.in_beats for song in songs.values()])
-    grid = _grid_of(list(songs.values()), steps_per_beat, seconds_per_step, sampling)
+    grid = grid_of(list(songs.values()), steps_per_beat, seconds_per_step, sampling)
     placed: dict[str, PlacedNotes] = {}
     for file, song in songs.items():
         # Twice, since they are joined in the end; each moved copy is one more.
@@ -106,29 +112,6 @@ def midi_folder(
     )
 
 
-def _grid_of(
-    songs: list[Song],
-    steps_per_beat: int | float | None,
-    seconds_per_step: int | float | None,
-    sampling: str,
-) -> NoteGrid:
-    """The grid with the tempo and the loudness of the songs, each in the middle."""
-    whole = [song for song in songs if song.last_tick > 0 and len(song.notes)]
-    tempi = [
-        float(song.seconds(np.array([song.last_tick]))[0]) * song.ticks_per_beat / song.last_tick
-        for song in whole
-    ]
-    begins = np.concatenate([song.in_beats[:, 0] for song in whole] or [np.zeros(0)])
-    struck = np.concatenate([song.notes[:, 3] for song in whole] or [np.zeros(0, np.int64)])
-    return NoteGrid(
-        steps_per_beat,
-        seconds_per_step,
-        sampling,
-        float(np.median(tempi)) if tempi else MICROSECONDS_PER_BEAT / 1e6,
-        loudness(begins, struck, steps_per_beat),
-    )
-
-
 def _step_in_words(grid: NoteGrid, share: float | None) -> str:
     """What a step is; and why, where it was chosen, by the share of notes that fit."""
     if grid.steps_per_beat is None:
@@ -139,11 +122,11 @@ def _step_in_words(grid: NoteGrid, share: float | None) -> str:
     if share >= FITTING:
         return (
             f"A step is {part}, the longest on which at least {FITTING:.0%} of the notes begin"
-            f" ({share:.1%}); --steps-per-beat chooses another."
+            f" ({share:.1%}); `steps_per_beat` chooses another."
         )
     return (
         f"A step is {part}: the notes begin on no grid of beats ({share:.0%} on this one), as of"
-        " music that is played freely. --seconds-per-step or --steps-per-beat chooses another."
+        " music that is played freely. `seconds_per_step` or `steps_per_beat` chooses another."
     )
 
 
@@ -157,10 +140,10 @@ def _placing_in_words(
     )
     found = []
     if lost:
-        finer = "shorter step" if grid.steps_per_beat is None else "greater --steps-per-beat"
+        finer = "shorter step" if grid.steps_per_beat is None else "greater `steps_per_beat`"
         found.append(
             f"{lost:,} of {count(total, 'note')} ({lost / total:.1%}) begin and end between two"
-            f" steps, and are left out: a {finer} keeps more of them, --sampling middle all."
+            f" steps, and are left out: a {finer} keeps more of them, `sampling='middle'` all."
         )
     if merged:
         found.append(
@@ -196,6 +179,20 @@ def _midi_files(folder: Path, recursive: bool) -> list[Path]:
     if not files:
         raise FileNotFoundError(f"`folder` {str(folder)!r} has no .mid or .midi files.")
     return sorted(files, key=lambda file: file.relative_to(folder).as_posix())
+
+
+def _require_readable(errors: dict[str, ValueError], num_files: int) -> None:
+    """Refuse files that cannot be read all at once: collections have more than one."""
+    if not errors:
+        return
+    first, *others = errors
+    listed = f"{', '.join(others[:5])}{', ...' if len(others) > 5 else ''}"
+    more = (
+        f" The same holds for {len(others)} more of {count(num_files, 'file')}: {listed}."
+        if others
+        else ""
+    )
+    raise ValueError(f"{errors[first]}{more}") from None
 
 
 def _reasons(folder: Path, silent: set[str], songs: dict[str, Song], percussion: bool) -> list[str]:

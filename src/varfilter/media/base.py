@@ -7,7 +7,7 @@ arrays, which need no more than the defaults, are at the end of this file.
 
 from abc import ABC
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -55,7 +55,8 @@ class NewSequence(NamedTuple):
     """A sequence to be filtered: rows in the user's units, observations in the model's, times.
 
     `us` are the known inputs of its steps, as the model takes them, where the data have any, and
-    `given` the rows of the user's of which the steps were made, where they differ.
+    `given` the rows of the user's of which the steps were made, where they differ. `schema` is its
+    own in place of the data set's, as a song has its own tempo; None: it has no other.
     """
 
     name: str | int
@@ -64,13 +65,23 @@ class NewSequence(NamedTuple):
     times: np.ndarray
     us: np.ndarray | None = None
     given: GivenRows | None = None
+    schema: Any = None
 
     def steps(self, begin: int, end: int, rows_per_step: int = 1) -> "NewSequence":
         """The part from one step up to another."""
         us = None if self.us is None else self.us[begin:end]
         rows = self.rows[begin * rows_per_step : end * rows_per_step]
         given = None if self.given is None else self.given.steps(begin, end)
-        return NewSequence(self.name, rows, self.xs[begin:end], self.times[begin:end], us, given)
+        xs, times = self.xs[begin:end], self.times[begin:end]
+        return NewSequence(self.name, rows, xs, times, us, given, self.schema)
+
+
+class NewRecording(NamedTuple):
+    """Rows in the user's units as they were read, and what is the recording's own (`schema`)."""
+
+    name: str
+    rows: np.ndarray
+    schema: Any = None
 
 
 class Ahead(NamedTuple):
@@ -117,6 +128,8 @@ class AbstractMedium(ABC):
       the surprise of each is told, and which of them caused an alarm.
     - `score_units`: in which units log scores are, in words.
     - `has_keys`: elements are pitches in order, so that a sequence can be moved to another key.
+    - `has_quantiles`: rows tell quantiles of what is predicted; of values that are 0 or 1 alone,
+      the mean says all.
     """
 
     name: ClassVar[str]
@@ -135,6 +148,7 @@ class AbstractMedium(ABC):
     has_alarms: ClassVar[bool] = False
     score_units: ClassVar[str] = "nats per step; lower is better"
     has_keys: ClassVar[bool] = False
+    has_quantiles: ClassVar[bool] = True
     gallery: ClassVar[Gallery] = Gallery()
     inspection: ClassVar[Inspection] = Inspection()
     has_reconstructions: ClassVar[bool] = True
@@ -163,8 +177,11 @@ class AbstractMedium(ABC):
 
     def recordings(
         self, dataset: Dataset, source: Source, path: Path
-    ) -> Iterator[tuple[str, np.ndarray]]:
-        """(name, rows) of each new recording at `path`, read as those of `dataset` were."""
+    ) -> Iterator[tuple[str, np.ndarray] | NewRecording]:
+        """(name, rows) of each new recording at `path`, read as those of `dataset` were.
+
+        A `NewRecording`, where more than these matters for what is written of it.
+        """
         try:
             yield path.stem, np.atleast_1d(read_array(path, f"`INPUT` {str(path)!r}"))
         except (OSError, ValueError, EOFError) as error:
@@ -181,7 +198,8 @@ class AbstractMedium(ABC):
             raise TypeError(f"`INPUT` must be a path, of {self.inputs}; got {kind(data)}.")
         path = Path(data).expanduser()
         shape = dataset.train.values.shape[1:]
-        for name, rows in self.recordings(dataset, source, path):
+        for each in self.recordings(dataset, source, path):
+            name, rows, schema = each if isinstance(each, NewRecording) else NewRecording(*each)
             if rows.shape[1:] != shape or rows.dtype.kind not in "buif":
                 raise ValueError(
                     f"`INPUT` {str(path)!r} has rows of shape {rows.shape[1:]} ({rows.dtype}); the"
@@ -194,7 +212,8 @@ class AbstractMedium(ABC):
                     f" {dataset.rows_per_step} of one step. Give a longer one."
                 )
             rows = rows[: len(xs) * dataset.rows_per_step]
-            yield NewSequence(name, rows, xs, times_from(dataset, 0, len(xs)))
+            times = times_from(dataset, 0, len(xs))
+            yield NewSequence(name, rows, xs, times, schema=schema)
 
     def plan(self, dataset: Dataset, data: Any) -> Any:
         """Read what is known beforehand of steps to come; None if nothing was given.
@@ -359,24 +378,28 @@ class AbstractMedium(ABC):
         sequences: Sequence[np.ndarray],
         times: Sequence[np.ndarray | None],
         names: Sequence[str | int | None],
+        schemas: Sequence[Any] = (),
     ) -> list[Path]:
         """Observations in the model's units as files; several sequences are numbered files.
 
         An .npz file holds `time`, and the values in the user's units as `observation`. `times` are
         those of the steps; where they are None, they count from 0. `names` are for media that have
-        all sequences in one file. A file that is there stays as it was until the new one is whole.
+        all sequences in one file, and `schemas` are the sequences' own (`NewSequence.schema`). A
+        file that is there stays as it was until the new one is whole.
         """
         paths = [path]
         if len(sequences) > 1:
             width = len(str(len(sequences)))
             numbers = range(1, len(sequences) + 1)
             paths = [path.with_name(f"{path.stem}-{i:0{width}}{path.suffix}") for i in numbers]
-        for each, xs, moments in zip(paths, sequences, times, strict=True):
+        schemas = schemas or [None] * len(sequences)
+        for each, xs, moments, schema in zip(paths, sequences, times, schemas, strict=True):
             if each.suffix.lower() == ".npz":
                 self._write_arrays(each, dataset, xs, moments)
             else:
                 with replacing(each) as partial, naming(each):
-                    self.write(partial, dataset, xs)
+                    own = dataset if schema is None else replace(dataset, schema=schema)
+                    self.write(partial, own, xs)
         return paths
 
     def _write_arrays(

@@ -211,12 +211,14 @@ def write_samples(
     sequences: Any,
     times: Sequence[Any] | None = None,
     names: Sequence[str | int | None] | None = None,
+    schemas: Sequence[Any] | None = None,
 ) -> list[Path]:
     """Sequences (steps, *event) in the model's units, as recordings like those of `dataset`.
 
     The ending of `path` says the format: the medium's own, or .npz. `times` has those of the steps
     of each sequence, or None where they count from the beginning, and `names` what tells several in
-    one table apart; None: their numbers. Returns what was written.
+    one table apart; None: their numbers. `schemas` are the `NewSequence.schema` of what goes on
+    from a recording, as a song keeps its own tempo. Returns what was written.
     """
     path, medium = Path(path), medium_of(dataset)
     if path.suffix.lower() not in medium.endings:
@@ -233,7 +235,12 @@ def write_samples(
             )
     unknown = [None] * len(arrays)
     return medium.write_samples(
-        path, dataset, arrays, list(times or unknown), list(names or unknown)
+        path,
+        dataset,
+        arrays,
+        list(times or unknown),
+        list(names or unknown),
+        list(schemas or unknown),
     )
 
 

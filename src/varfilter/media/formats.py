@@ -101,11 +101,16 @@ def require_ending(
     It must have room for values of `num_elements` numbers. `others` are endings of the medium's
     own, which an error names too. Worth asking before the work that gives the rows.
     """
-    ending = Path(path).suffix.lower() if ending is None else ending
+    format, ending = ending, Path(path).suffix.lower() if ending is None else ending
     if ending not in ENDINGS:
         *most, last = (*others, *ENDINGS)
         raise ValueError(f"`path` must end in {', '.join(most)} or {last}; got {str(path)!r}.")
     if num_elements > MOST_ELEMENTS and ending in NARROW:
+        if format is not None:
+            raise ValueError(
+                f"`format` is {format[1:]!r}, but a value of {num_elements} numbers has no place in"
+                f" its columns (at most {MOST_ELEMENTS}). Give jsonl or npz."
+            )
         *most, last = (".jsonl", *others, ".npz")
         raise ValueError(
             f"`path` is {str(path)!r}, but a value of {num_elements} numbers has no place in the"

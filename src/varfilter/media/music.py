@@ -1,5 +1,6 @@
 """Music: rolls of the 88 keys of a piano, from MIDI files or from files of rolls, and back."""
 
+import warnings
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -13,7 +14,14 @@ from varfilter.data.dataset import SPLITS, Dataset
 from varfilter.data.note_grid import LOWEST, NUM_KEYS, NoteGrid, Sampling
 from varfilter.data.ragged import Ragged
 from varfilter.data.sets.registry import CATALOGUE
-from varfilter.media.base import AbstractMedium, Figure, Inspection, Source, files_in
+from varfilter.media.base import (
+    AbstractMedium,
+    Figure,
+    Inspection,
+    NewRecording,
+    Source,
+    files_in,
+)
 from varfilter.media.exhibits import Exhibit, Maker
 from varfilter.media.formats import Row, Vector
 from varfilter.media.measures import Measure, Predictor
@@ -64,6 +72,7 @@ class MusicMedium(AbstractMedium):
     inputs = "a MIDI file, a folder of them, or rolls (.pickle, .mat, .npz)"
     ones = "notes"
     has_keys = True
+    has_quantiles = False
     inspection = Inspection(num_sequences=8)
     caption = (
         "Notes (dark: they sound), their predicted probabilities before each step was heard, the"
@@ -98,9 +107,9 @@ class MusicMedium(AbstractMedium):
 
     def recordings(
         self, dataset: Dataset, source: Source, path: Path
-    ) -> Iterator[tuple[str, np.ndarray]]:
+    ) -> Iterator[tuple[str, np.ndarray] | NewRecording]:
         """Songs from MIDI files, with the steps of the run's, or from a file of rolls."""
-        from varfilter.data.midi import read_midi
+        from varfilter.data.midi import read_song
         from varfilter.data.rolls import read_rolls
 
         if path.is_file() and path.suffix.lower() in (*ROLLS, ".npz"):
@@ -113,7 +122,14 @@ class MusicMedium(AbstractMedium):
         options: dict[str, Any] = {"steps_per_beat": 1.0} if _is_of_rolls(source) else {}
         options |= self.as_recorded(source, dataset.schema).options()
         for name, file in files_in(path, self):
-            yield name, read_midi(file, **options)
+            roll, grid = read_song(file, **options)
+            if not roll.any():
+                drums = "" if options.get("percussion") else " but those of drums, if it has any"
+                warnings.warn(
+                    f"{name}: no note sounds at any step{drums}; it is silence for the run.",
+                    stacklevel=2,
+                )
+            yield NewRecording(name, roll, grid)
 
     def schema_json(self, dataset: Dataset) -> Any:
         """The grid of steps, with tempo and loudness, as plain JSON."""
@@ -240,12 +256,14 @@ class MusicMedium(AbstractMedium):
     def step_rows(self, dataset: Dataset, filtering: Filtering) -> Iterator[Row]:
         """`surprise`, `notes` that sounded, `expected_notes` and the probability of each note."""
         means = filtering.parts["mean"]
+        # NumPy adds up bytes without a sign, and the difference of two sums would have none either.
+        rows = filtering.rows.astype(np.int64 if filtering.rows.dtype.kind in "bu" else float)
         for t, time in enumerate(filtering.times):
             yield {
                 "sequence": filtering.sequence,
                 "time": time,
                 "surprise": filtering.surprise[t],
-                "notes": np.sum(filtering.rows[t]),
+                "notes": np.sum(rows[t]),
                 "expected_notes": np.sum(means[t]),
                 "prediction": Vector(means[t], NOTES),
                 **latent_row(filtering, t),
@@ -269,7 +287,7 @@ class MusicMedium(AbstractMedium):
             }
 
     def write(self, path: Path, dataset: Dataset, xs: np.ndarray) -> None:
-        """A MIDI file with the grid, the tempo and the loudness of the data.
+        """A MIDI file with the grid, the tempo and the loudness of the data, or of a given song.
 
         Of rolls, which have none, a step is a beat of half a second.
         """
@@ -281,7 +299,7 @@ class MusicMedium(AbstractMedium):
             path,
             seconds_per_step=self.seconds_per_step(dataset) or grid.step_seconds,
             steps_per_beat=grid.steps_per_beat or 1,
-            velocity=grid.velocities,
+            velocity=grid.loudness(len(xs)),
         )
 
     def exhibits(

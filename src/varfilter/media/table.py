@@ -283,6 +283,7 @@ class TableMedium(AbstractMedium):
         sequences: Sequence[np.ndarray],
         times: Sequence[np.ndarray | None],
         names: Sequence[str | int | None],
+        schemas: Sequence[Any] = (),
     ) -> list[Path]:
         """Write one file: `time`, from 2000 or 0 on, and each column in the user's units.
 

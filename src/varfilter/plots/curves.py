@@ -53,7 +53,7 @@ def learning_curves(runs: Mapping[str, Lines], width: float) -> Figure:
     shown = [panel for panel in PANELS if _has_changed(runs, panel[1])] or [PANELS[0]]
     figure, axes = panels(width, len(shown), 2.1, header=legend_height(width, len(runs) + 2))
     for axis, (name, path) in zip(axes, shown, strict=True):
-        noise = 0.0
+        noise, ends = 0.0, []
         for (_, lines), colour in zip(runs.items(), _colours(len(runs)), strict=True):
             epochs, values = _series(lines, path)
             axis.plot(epochs, values, _dotted(values), color=colour, lw=1.4, ms=3)
@@ -64,9 +64,11 @@ def learning_curves(runs: Mapping[str, Lines], width: float) -> Figure:
                 if values.size:
                     best = int(np.argmin(values))
                     axis.plot(epochs[best], values[best], "*", ms=9, color=colour)
+                    ends += [values[-1] - noise, values[-1] + noise]
         if name == "free energy":
             _end_of_the_curves(axis)
             _widen(axis, noise)
+            _show(axis, ends)
         elif path == ("kl_weight",):
             axis.set_ylim(-0.05, 1.1)
         elif not _logarithmic(axis):
@@ -132,7 +134,12 @@ def calibration_curves(parts: Sequence[dict[str, Any]], width: float) -> Figure:
         for part in drawn[kind]:
             xs = part["nominal" if kind == "numeric" else "predicted"]
             colour = colours.get(part["column"], PALETTE[0])
-            axis.plot(xs, part["observed"], "-o", ms=4, lw=1.4, color=colour)
+            if kind == "numeric":
+                axis.plot(xs, part["observed"], "-o", ms=4, lw=1.4, color=colour)
+            else:  # a point of few values is a small one
+                axis.plot(xs, part["observed"], lw=1.0, color=colour, alpha=0.35)
+                shares = np.sqrt(np.asarray(part["counts"]) / max(part["counts"]))
+                axis.scatter(xs, part["observed"], 8 + 50 * shares, color=colour, zorder=3)
             if part.get("standard_error"):
                 axis.errorbar(
                     xs, part["observed"], part["standard_error"], fmt="none", ecolor=colour,
@@ -140,7 +147,9 @@ def calibration_curves(parts: Sequence[dict[str, Any]], width: float) -> Figure:
                 )  # fmt: skip
         if len(drawn[kind]) == 1:
             _counts(axis, drawn[kind][0])
-        axis.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
+        # There is room for counts above a point at 1, and below one at 0.
+        room = 0.02 if kind == "numeric" else 0.08
+        axis.set(xlim=(-0.02 - room / 4, 1.02 + room / 4), ylim=(-room, 1.0 + room))
         axis.set_box_aspect(1)
         if kind == "numeric":
             title(axis, "intervals")
@@ -267,6 +276,16 @@ def _widen(axis: Axes, noise: float = 0.0) -> None:
     if high - low < least:
         middle = (low + high) / 2
         axis.set_ylim(middle - least / 2, middle + least / 2)
+
+
+def _show(axis: Axes, values: Sequence[float]) -> None:
+    """Let an axis reach these values, with a little room beyond them."""
+    low, high = axis.get_ylim()
+    room = 0.04 * (high - low)
+    axis.set_ylim(
+        min([low, *(value - room for value in values)]),
+        max([high, *(value + room for value in values)]),
+    )
 
 
 def _counts(axis: Axes, part: dict[str, Any]) -> None:

@@ -8,6 +8,10 @@ from varfilter.plots.style import NARROW, WIDE, Painter, png
 
 # Columns that a phone has room for.
 MOST_NARROW = 3
+# Columns that a page has room for in letters of the usual size.
+MOST_WIDE = 7
+# A text of so many letters, such as a date with its time, stays on one line if it has digits.
+MOST_LETTERS = 19
 CSS = """
 :root { color-scheme: light dark; --paper: #fff; --ink: #1c1c1c; --dim: #555; --line: #e4e4e4;
         --frame: #ddd; --number: #1f5fbf; --code: #f3f3f3; --marked: #eef4fc; --loud: #c62828;
@@ -28,6 +32,7 @@ h3 { margin: 1.8rem 0 .4rem; }
 .card b { display: block; font-size: 1.45rem; color: var(--number); }
 .scroll { overflow-x: auto; margin-bottom: 1rem; }
 .scroll td, .scroll th { overflow-wrap: normal; }
+.scroll td.unbroken:not(:first-child) { white-space: nowrap; }
 .scroll td:first-child { min-width: 8rem; overflow-wrap: anywhere; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { text-align: right; padding: .35rem .7rem; border-bottom: 1px solid var(--line); }
@@ -44,6 +49,11 @@ dt { color: var(--dim); } dd { margin: 0; min-width: 0; }
   .stacked td:empty { display: none; } .stacked td:first-child { font-weight: 600; }
   .stacked td:not(:first-child)::before { content: attr(data-of); color: var(--dim);
     font-weight: 400; text-align: left; } }
+@media (max-width: 600px) { .dense { font-size: .74rem; }
+  .dense td, .dense th { padding: .25rem .2rem; overflow-wrap: normal; }
+  .scroll .dense td:first-child { min-width: 4rem; } }
+@media (min-width: 601px) { .wide { font-size: .84rem; }
+  .wide td, .wide th { padding: .35rem .3rem; } }
 img { max-width: 100%; height: auto; display: block; margin: .6rem 0; border-radius: .3rem; }
 img.film { image-rendering: pixelated; } audio { width: 100%; max-width: 30rem; display: block; }
 figcaption, .note { color: var(--dim); font-size: .92rem; } figure { margin: 1rem 0; }
@@ -65,25 +75,38 @@ def document(title: str, body: str) -> str:
 
 
 def table(
-    head: Sequence[str], rows: Iterable[Sequence[str]], *, highlighted: Sequence[int] = ()
+    head: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    highlighted: Sequence[int] = (),
+    is_dense: bool = False,
 ) -> str:
     """The HTML of texts in rows and columns; the rows numbered in `highlighted` stand out.
 
-    On small screens, where there are many columns, each row is a list of its own.
+    On small screens, where there are many columns, each row is a list of its own; but of a table
+    that `is_dense`, with many rows of short texts, the letters are smaller there.
     """
     head = list(head)
     cells = "".join(f"<th>{html.escape(name)}</th>" for name in head)
     lines = [
         ('<tr class="highlighted">' if number in highlighted else "<tr>")
         + "".join(
-            f'<td data-of="{html.escape(of)}">{html.escape(cell)}</td>'
+            f'<td data-of="{html.escape(of)}"{_unbroken(cell)}>{html.escape(cell)}</td>'
             for of, cell in zip(head, row, strict=True)
         )
         + "</tr>"
         for number, row in enumerate(rows)
     ]
     kind = ' class="stacked"' if len(head) > MOST_NARROW else ""
+    kind = ' class="stacked wide"' if len(head) > MOST_WIDE else kind
+    kind = ' class="dense"' if is_dense else kind
     return f'<div class="scroll"><table{kind}><tr>{cells}</tr>{"".join(lines)}</table></div>'
+
+
+def _unbroken(cell: str) -> str:
+    """The attribute of a cell that stays on one line: a number, a date."""
+    is_short = len(cell) <= MOST_LETTERS and any(letter.isdigit() for letter in cell)
+    return ' class="unbroken"' if is_short else ""
 
 
 def cards(pairs: Iterable[tuple[str, str]]) -> str:

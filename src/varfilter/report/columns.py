@@ -64,7 +64,7 @@ def _table(compared: Mapping[str, Any], horizon: str) -> str:
             best_rows.append(len(rows))
         rows.append(["all", predictor, "", f"{nats:.4g}", "", "", ""])
     head = ["column", "predictor", "RMSE", "log score", "CRPS", "50%", "90%"]
-    return table(head, rows, highlighted=best_rows)
+    return table(head, rows, highlighted=best_rows, is_dense=True)
 
 
 def middle_fan(

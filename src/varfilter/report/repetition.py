@@ -12,12 +12,15 @@ from varfilter.experiments.paper import EXPERIMENTS, TEMPLATES, own_experiment
 from varfilter.experiments.presets import with_preset
 from varfilter.runs import Run
 from varfilter.runs.commands import kept_commands, last_budget
+from varfilter.runs.plan import reached_in
+from varfilter.runs.stopping import StoppingRule
 
 
-def command(run: Run) -> str:
+def command(run: Run) -> str | None:
     """The line that makes such a run again: every field that was given, the seed and the budget.
 
-    The preset of the user's own recordings depends on the machine, and is always said.
+    The preset of the user's own recordings depends on the machine, and is always said. None of an
+    experiment that was put together in Python of parts that no command line puts together.
     """
     mine = run.experiment
     name = _name_of(mine)
@@ -28,17 +31,52 @@ def command(run: Run) -> str:
     if type(mine.filter.inference) is not type(_before_method(mine).filter.inference):
         words += ["--method", type(mine.filter.inference).__name__.lower()]
     for field, (_, value) in differences(given, mine).items():
-        if field in ("name", "preset") or field.endswith("kind") or field.startswith("published"):
+        if field in ("name", "preset") or field.startswith("published"):
             continue
+        if field.endswith("kind"):
+            return None
         flag = "--" + field.replace("_", "-")
         if isinstance(value, bool):
             words.append(flag if value else f"--{'.no-'.join(flag[2:].rsplit('.', 1))}")
+        elif isinstance(value, str) and value.startswith("-"):  # else it would be an option
+            words.append(f"{flag}={value}")
         else:
             values = value if isinstance(value, list) else [value]
             words += [flag, *map(str, values)]
-    if (budget := last_budget(run.folder)) is not None:
+    if (budget := _budget(run)) is not None:
         words += ["--max-updates", str(budget)]
     return shlex.join(words)
+
+
+def in_python(run: Run) -> str:
+    """The line of Python that makes such a run again, of the same data."""
+    return (
+        f"train_run(Run.begin('again', Run.load({str(run.folder)!r}).experiment, dataset)"
+        + ("" if (budget := _budget(run)) is None else f", max_updates={budget}")
+        + ")"
+    )
+
+
+def _budget(run: Run) -> int | None:
+    """How many updates were made, of a run that its own schedule did not end.
+
+    Whether it was cut short by `--max-updates`, by a signal or from Python is the same to who
+    makes it again. None of one that came to its end, which comes to it again.
+    """
+    reached = reached_in(run.folder)
+    if not reached.step:
+        return last_budget(run.folder)
+    if not (lines := run.metrics()):  # it was stopped before it was ever validated
+        return reached.step
+    updates_per_epoch = round(lines[-1]["step"] / lines[-1]["epoch"])
+    rule = StoppingRule(run.experiment.schedule, updates_per_epoch)
+    ended = rule.reason(
+        reached.step,
+        validated=reached.validated,
+        best=reached.best,
+        validation=reached.validation,
+    )
+    return reached.step if ended is None else None
 
 
 def typed(folder: Path) -> list[str]:
@@ -84,18 +122,21 @@ def brevity(run: Run, lines: Sequence[dict[str, Any]]) -> str | None:
 def _name_of(mine: Experiment) -> str | None:
     """The name of the experiment that a run is of; None for the user's own data.
 
-    One that was varied has the name of another with something after it.
+    One that was varied has the name of another with something after it. One that was given a name
+    of its own is of that on the same data with which it has most in common.
     """
-    names = [
-        name
+    alike = {
+        name: experiment
         for name, experiment in EXPERIMENTS.items()
         if name not in TEMPLATES
-        and f"{mine.name}-".startswith(f"{name}-")
         # A folder may be called like an experiment.
         and type(experiment.data) is type(mine.data)
         and experiment.data.source == mine.data.source
-    ]
-    return max(names, key=len, default=None)
+    }
+    named = [name for name in alike if f"{mine.name}-".startswith(f"{name}-")]
+    if named:
+        return max(named, key=len)
+    return min(alike, key=lambda name: len(differences(alike[name], mine)), default=None)
 
 
 def _unchanged(mine: Experiment) -> Experiment:

@@ -171,7 +171,15 @@ def run_facts(numbers: dict[str, Any]) -> list[tuple[str, str]]:
     ]  # fmt: skip
     shown = [(name, html.escape(text)) for name, text in pairs]
     shown += [("as typed", command_line(line)) for line in numbers["typed"]]
-    return [*shown, ("command", command_line(numbers["command"]))]
+    return [*shown, ("command", how_to_repeat(numbers))]
+
+
+def how_to_repeat(numbers: dict[str, Any]) -> str:
+    """The HTML of the line that makes the run again."""
+    if numbers["command"] is not None:
+        return command_line(numbers["command"])
+    text = "No command line puts such an experiment together. In Python, of the same data:"
+    return f"{text} {command_line(numbers['in_python'])}"
 
 
 def _all_settings(numbers: dict[str, Any]) -> list[tuple[str, str]]:

@@ -22,7 +22,7 @@ from varfilter.plots.figures import InspectedSequence, most_surprising
 from varfilter.report.alarms import SplitAlarms, split_alarms
 from varfilter.report.columns import forecast_numbers, middle_fan
 from varfilter.report.inspection import calibration, inspect_sequences
-from varfilter.report.repetition import brevity, command, epochs_in_words, typed
+from varfilter.report.repetition import brevity, command, epochs_in_words, in_python, typed
 from varfilter.runs import Run
 from varfilter.runs.applied import applied_filter
 from varfilter.runs.comparison import USUAL_HORIZON, compare_run
@@ -220,6 +220,7 @@ def _facts(run: Run, dataset: Dataset) -> dict[str, Any]:
     return {
         "experiment": as_json(mine),
         "command": command(run),
+        "in_python": in_python(run),
         "typed": typed(run.folder),
         "epochs": epochs_in_words(run, lines),
         "num_iterations": getattr(mine.filter.inference, "num_iterations", None),

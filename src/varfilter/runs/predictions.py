@@ -36,7 +36,7 @@ def expected_steps(
     ):
         means = np.asarray(run.medium.likely(run.template, applied.expected(sequence)))
         xs = np.concatenate([sequence.xs[:1], means])
-        yield Sample(xs, 1, sequence.name, sequence.times)
+        yield Sample(xs, 1, sequence.name, sequence.times, sequence.schema)
 
 
 def expected_ahead(
@@ -68,7 +68,7 @@ def expected_ahead(
         sequence, ahead = run.medium.ahead(run.template, each, horizon, plan)
         found = applied.forecast(applied.last_belief(sequence), sequence, ahead)
         xs = np.asarray(run.medium.likely(run.template, np.asarray(found.mean)))
-        yield Sample(xs, 0, sequence.name, ahead.times)
+        yield Sample(xs, 0, sequence.name, ahead.times, sequence.schema)
 
 
 def _warn(text: str) -> None:

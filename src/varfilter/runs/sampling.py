@@ -30,13 +30,15 @@ class Sample(NamedTuple):
 
     `num_given` steps at its beginning were given: the one that a training sequence begins with, or
     all that was to be continued. `name` is that of the sequence that was continued, and `times` are
-    those of the steps where the given ones have some; None: they count from the beginning.
+    those of the steps where the given ones have some; None: they count from the beginning. `schema`
+    is that of the sequence that was continued, where it has its own (`NewSequence.schema`).
     """
 
     xs: np.ndarray
     num_given: int
     name: str | int | None = None
     times: np.ndarray | None = None
+    schema: Any = None
 
     @property
     def made(self) -> np.ndarray:
@@ -149,7 +151,7 @@ def _continued(
                 us=ahead.us, num_samples=1, temperature=temperature, observe=observe,
             )  # fmt: skip
             xs = np.concatenate([sequence.xs, np.asarray(drawn.samples[0])])
-            yield Sample(xs, len(sequence.xs), sequence.name, times)
+            yield Sample(xs, len(sequence.xs), sequence.name, times, sequence.schema)
 
 
 _filled = eqx.filter_jit(fill_first)
