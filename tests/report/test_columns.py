@@ -39,7 +39,7 @@ def test_every_predictor_has_predicted_the_same_values(reported):
     run, page, numbers = reported("table")
     found = numbers["runs"][0]["comparison"]
     # A sequence has hardly more than one turn of what goes round in it.
-    assert list(found["columns"]) == ["model", LAST, LINEAR]
+    assert list(found["columns"]) == ["model", "pooled", LAST, LINEAR]
     assert found["notes"][0].startswith("There is no season")
     assert found["horizons"] == [1, 10]
     for ahead in ("1", "10"):
@@ -90,6 +90,7 @@ def test_a_run_that_loses_says_so_where_it_is_used(reported, monkeypatch, tmp_pa
     found = numbers["runs"][0]["comparison"]
     other = forgetful(run, tmp_path, monkeypatch)
     monkeypatch.setattr(comparison, "compare_run", lambda *_, **__: found)
+    monkeypatch.setattr(comparison, "pool_run", lambda *_: None)
     remember_comparison(other, run.dataset)
     nats = other.record["comparison"]
     assert set(nats) == {"model", LAST, LINEAR}
@@ -109,6 +110,7 @@ def test_training_ends_with_what_it_lost_to(reported, monkeypatch, tmp_path, cap
     monkeypatch.setattr(comparison, "compare_run", lambda *_, **__: found | {"nats": nats})
     # Alarms are tested elsewhere, and need what was learned.
     monkeypatch.setattr("varfilter.runs.applied.calibrate_run", lambda *_: None)
+    monkeypatch.setattr(comparison, "pool_run", lambda *_: None)
     other = forgetful(run, tmp_path, monkeypatch)
     stopped = Stopped("enough", 2, Best(9.0, 2))
     _print_end(other, run.dataset, stopped, TrainOptions())
@@ -143,6 +145,7 @@ def test_seeds_end_with_what_each_of_them_lost_to(reported, monkeypatch, tmp_pat
 
     monkeypatch.setattr(comparison, "compare_run", compared)
     monkeypatch.setattr("varfilter.runs.applied.calibrate_run", lambda *_: None)
+    monkeypatch.setattr(comparison, "pool_run", lambda *_: None)
     runs = [forgetful(run, tmp_path / f"seed-{i}", monkeypatch) for i in range(2)]
     stopped = {i: Stopped("enough", 2, Best(9.0, 2)) for i in range(2)}
     print_end_of_seeds(tmp_path, runs, run.dataset, stopped, TrainOptions())

@@ -13,9 +13,10 @@ from varfilter._text import count
 from varfilter.data.continued import Continued, continued
 from varfilter.data.dataset import Dataset
 from varfilter.media.gaussians import Gaussians, reference_gaussians
-from varfilter.runs.applied import apply_run
-from varfilter.runs.forecasting import LINEAR, fit_pool, with_pool
-from varfilter.runs.pooling import MODEL, POOLED, pooled_predictions
+from varfilter.runs.applied import apply_run, pool_run
+from varfilter.runs.forecasting import LINEAR, with_pool
+from varfilter.runs.metrics import MODEL, POOLED
+from varfilter.runs.pooling import pooled_predictions
 from varfilter.runs.run import Run
 from varfilter.training.predictive_scores import Drawn, column_scores, filter_predictions
 
@@ -116,7 +117,7 @@ def remember_comparison(run: Run, dataset: Dataset, horizon: int = 1) -> dict[st
     """
     found = compare_run(run, dataset=dataset, split="valid", horizon=horizon)
     if found is not None:
-        fit_pool(run, apply_run(run), dataset)
+        pool_run(run, dataset)
         run.remember(comparison={name: each["1"] for name, each in found["nats"].items()})
     return found
 

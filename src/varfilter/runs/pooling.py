@@ -21,10 +21,9 @@ from varfilter.data.dataset import Dataset
 from varfilter.media.gaussians import Gaussians
 from varfilter.media.naive import at_horizon
 from varfilter.prediction import Forecast
+from varfilter.runs.metrics import MODEL
 from varfilter.training.predictive_scores import LEVELS, Drawn, Predictions, Weighted
 
-# The names of the run's own predictions, and of the pool, among those of its references.
-MODEL, POOLED = "model", "pooled"
 # The weight of the model before anything was validated.
 START = 2 / 3
 # How many independent values the start counts for.
