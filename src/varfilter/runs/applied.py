@@ -49,7 +49,7 @@ from varfilter.prediction import (
 )
 from varfilter.runs.alarms import AlarmRule, calibrated, require_rate, with_alarms
 from varfilter.runs.calibration import Calibration, Settings, known_calibration
-from varfilter.runs.forecasting import PooledReferences, fit_pool, with_pool
+from varfilter.runs.forecasting import PooledReferences, fit_pool, history_of, with_pool
 from varfilter.runs.metrics import TrainingRange, verdict
 from varfilter.runs.run import Run
 
@@ -207,7 +207,9 @@ class AppliedRun:
             self.filter, self.model, belief, len(ahead.times), key,
             us=ahead.us, num_samples=self.num_samples, levels=self.levels,
         )  # fmt: skip
-        return own if self.pool is None else self.pool.forecast(self.dataset, own, sequence, ahead)
+        if self.pool is None:
+            return own
+        return self.pool.forecast(self.dataset, own, history_of(sequence, ahead))
 
     def forecast_rows(self, belief: Belief, sequence: NewSequence, ahead: Ahead) -> Iterator[Row]:
         """How a sequence may go on through the steps `ahead`."""

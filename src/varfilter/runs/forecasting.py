@@ -43,18 +43,24 @@ class PooledReferences:
     pool: ForecastPool
     predictors: tuple[Predictor, ...]
 
-    def forecast(
-        self, dataset: Dataset, own: Forecast, sequence: NewSequence, ahead: Ahead
-    ) -> Forecast:
-        """The model's own forecast from the end of a sequence, pooled."""
-        first = max(len(sequence.xs) - MOST_BEFORE, 0)
-        xs, us = sequence.xs[first:], None
-        if sequence.us is not None and ahead.us is not None:
-            us = np.concatenate([sequence.us[first:], ahead.us])
-        history = Continued(str(sequence.name), xs, us, None, len(xs))
-        found = [each(history, np.array([len(xs)]), len(ahead.times)) for each in self.predictors]
+    def forecast(self, dataset: Dataset, own: Forecast, history: Continued) -> Forecast:
+        """The model's own forecast from the end of what came, pooled.
+
+        The known inputs of `history`, where there are any, go on through the steps ahead.
+        """
+        place, horizon = np.array([len(history)]), len(own.mean)
+        found = [predictor(history, place, horizon) for predictor in self.predictors]
         references = [Gaussians(each.centre[0], each.spread[0], each.is_log) for each in found]
         return pooled_forecast(dataset, self.pool, own, references)
+
+
+def history_of(sequence: NewSequence, ahead: Ahead) -> Continued:
+    """The last steps of a sequence, and the known inputs of those that follow it."""
+    first = max(len(sequence.xs) - MOST_BEFORE, 0)
+    xs, us = sequence.xs[first:], None
+    if sequence.us is not None and ahead.us is not None:
+        us = np.concatenate([sequence.us[first:], ahead.us])
+    return Continued(str(sequence.name), xs, us, None, len(xs))
 
 
 def with_pool(run: Run, applied: "AppliedRun", dataset: Dataset | None = None) -> "AppliedRun":
