@@ -152,9 +152,11 @@ class Naive:
     @staticmethod
     def from_json(known: dict[str, Any]) -> "Naive":
         """What `as_json` made."""
-        arrays = {name: np.asarray(known[name], np.float64) for name in ("mean", "spread", "stays")}
-        tuples = {name: tuple(known[name]) for name in ("is_binary", "horizons")}
-        return Naive(season=known["season"], **arrays, **tuples)
+        mean, spread, stays = (
+            np.asarray(known[name], np.float64) for name in ("mean", "spread", "stays")
+        )
+        is_binary, horizons = tuple(known["is_binary"]), tuple(known["horizons"])
+        return Naive(known["season"], is_binary, mean, horizons, spread, stays)
 
 
 def at_horizon(values: np.ndarray, horizons: Sequence[int], ahead: int) -> np.ndarray:

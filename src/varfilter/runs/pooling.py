@@ -161,8 +161,11 @@ def pooled_forecast(
         samples = np.where(is_own, np.take_along_axis(table, number, axis=0), samples)
         below = below + own_weight
     mean = np.sum(weights * means, axis=-1)
-    found = (samples, mean, together.quantiles(own.levels))
-    return Forecast(*(jnp.asarray(each, own.mean.dtype) for each in found), own.levels)
+    samples, mean, quantiles = (
+        jnp.asarray(each, own.mean.dtype)
+        for each in (samples, mean, together.quantiles(own.levels))
+    )
+    return Forecast(samples, mean, quantiles, own.levels)
 
 
 def _together(
