@@ -10,6 +10,7 @@ All predictions are Gaussian, of the logarithm where that was taken; their log s
 and bands are those of the same functions as ours.
 """
 
+import dataclasses
 import time
 import warnings
 from collections.abc import Callable
@@ -18,9 +19,10 @@ from typing import Any
 import numpy as np
 
 from varfilter.data.continued import Continued
-from varfilter.data.dataset import Dataset
-from varfilter.media.linear import log_normal_predictions
-from varfilter.media.naive import gaussian_predictions, season_of
+from varfilter.data.dataset import Dataset, Family
+from varfilter.distributions import Normal
+from varfilter.media.gaussians import Gaussians
+from varfilter.media.naive import season_of
 from varfilter.training.predictive_scores import Predictions, column_scores, origins
 
 # Fits of longer columns take minutes, and are no better: these are the last of them.
@@ -89,12 +91,14 @@ def _judged(
     """The predictions of one column, the others left out."""
     alone = np.where(np.arange(xs.shape[1]) == i, xs, np.nan)
     centre, width = (np.repeat(each[:, None], xs.shape[1], axis=1) for each in (mean, spread))
-    width = np.maximum(width, 1e-6)
+    found = Gaussians.of(centre, width)
     if not is_log:
-        return gaussian_predictions(dataset, alone, centre, width)
-    # Of values in the user's units, whose logarithm was taken.
+        return found.scored(dataset, alone)
+    # Of values in the user's units, whose logarithm was taken: there no column has bounds.
     values = np.asarray(dataset.scaling.restore(alone))
-    return _scaled(dataset, log_normal_predictions(values, centre, width))
+    found = found._replace(is_log=np.ones(xs.shape[1], bool))
+    free = dataclasses.replace(dataset, family=(Family(Normal),) * xs.shape[1])
+    return _scaled(dataset, found.scored(free, values))
 
 
 def _scaled(dataset: Dataset, found: Predictions) -> Predictions:

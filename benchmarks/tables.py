@@ -3,7 +3,7 @@
     python benchmarks/tables.py --export DIR
     python benchmarks/tables.py --out FILE --peers [--from DIR] [--tables NAME ...]
     python benchmarks/tables.py --out FILE [--from DIR] [--tables NAME ...] [--seeds 0 1 2]
-                                [--variants auto level] [--jobs N]
+                                [--variants auto level] [--jobs N] [--runs DIR]
     python benchmarks/tables.py --out FILE --report
 
 Of each table the first 80% are for fitting, a tenth of all rows among them for validation, and the
@@ -14,8 +14,10 @@ come in, if they were exported before.
 
 A line of JSON is added to FILE as each job ends; what is there is not done again, so that jobs may
 be stopped at any time, and files of two machines put together. A line of ours has the run's own
-`comparison` (`varfilter.runs.comparison`): model, last value, seasonal naive and linear model, by
-column; one of a peer has the same scores of it. All are of the same rows, in the same units.
+`comparison` (`varfilter.runs.comparison`): the model, what `varfilter forecast` makes of it and its
+references (`pooled`), last value, seasonal naive and linear model, by column; one of a peer has the
+same scores of it. All are of the same rows, in the same units. With `--runs` the folders of the
+trained runs are kept there, and what has been trained is only scored again.
 """
 
 import argparse
@@ -38,7 +40,9 @@ from varfilter.data.tables.read import read_table
 from varfilter.runs.comparison import MOST_STEPS, compare_run, compared_part
 
 FRACTIONS = (0.7, 0.1, 0.2)
-OURS = "varfilter"
+# What `varfilter forecast` says; the model alone, which `varfilter filter` is surprised by.
+OURS, ALONE = "varfilter", "model alone"
+NAMES = {"pooled": OURS, "model": ALONE}
 REFERENCES = ("last value", "seasonal naive", "linear model")
 # By how much a model may be worse than the last value, and within which shares bands of 90% hold.
 MARGIN, LEAST_WITHIN, MOST_WITHIN = 0.05, 0.80, 0.97
@@ -67,6 +71,7 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--epochs", type=int, metavar="N", help="of training (the experiment's)")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="trainings at a time (1)")
+    parser.add_argument("--runs", type=Path, metavar="DIR", help="keep the runs there")
     parser.add_argument("--peers", action="store_true", help="the models of statsmodels")
     parser.add_argument("--report", action="store_true", help="print the tables of what is there")
     parser.add_argument("--one", metavar="JOB", help=argparse.SUPPRESS)
@@ -75,7 +80,7 @@ def main() -> None:
         for path in prepared(options.export, {name: table for name, (table, _) in DATED.items()}):
             print(path)
     elif options.one is not None:
-        print(json.dumps(measured(Job(**json.loads(options.one)), options.folder)))
+        print(json.dumps(measured(Job(**json.loads(options.one)), options.folder, options.runs)))
     elif options.out is None:
         parser.error("give `--out FILE`, or `--export DIR`")
     elif options.report:
@@ -100,13 +105,13 @@ def _work(options: argparse.Namespace) -> None:
     ]
     if options.jobs == 1:
         for job in jobs:
-            _append(options.out, measured(job, options.folder))
+            _append(options.out, measured(job, options.folder, options.runs))
         return
     running: dict[subprocess.Popen[str], Job] = {}
     while jobs or running:
         while jobs and len(running) < options.jobs:
             job = jobs.pop(0)
-            running[_started(job, options.folder)] = job
+            running[_started(job, options.folder, options.runs)] = job
         for process in [each for each in running if each.poll() is not None]:
             job = running.pop(process)
             out, errors = process.communicate()
@@ -117,10 +122,11 @@ def _work(options: argparse.Namespace) -> None:
         time.sleep(0.2)
 
 
-def _started(job: Job, folder: Path | None) -> "subprocess.Popen[str]":
+def _started(job: Job, folder: Path | None, runs: Path | None) -> "subprocess.Popen[str]":
     """A job in a process of its own, on one core."""
     words = ["--one", json.dumps(dataclasses.asdict(job))]
     words += [] if folder is None else ["--from", str(folder)]
+    words += [] if runs is None else ["--runs", str(runs)]
     one_core = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
     environment = os.environ | {
         "JAX_PLATFORMS": "cpu", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
@@ -132,12 +138,18 @@ def _started(job: Job, folder: Path | None) -> "subprocess.Popen[str]":
     )  # fmt: skip
 
 
-def measured(job: Job, folder: Path | None) -> Line:
+def measured(job: Job, folder: Path | None, runs: Path | None = None) -> Line:
     """The line of a job."""
     make, horizon = DATED[job.table]
     table = make() if folder is None else kept(folder, [job.table])[job.table]
     begin = time.perf_counter()
-    scored = (_peers if job.variant == "peers" else _trained)(table, job, horizon)
+    if job.variant == "peers":
+        scored = _peers(table, job, horizon)
+    elif runs is not None:
+        scored = _trained(table, job, horizon, runs / f"{job.table}-{job.variant}-{job.seed}")
+    else:
+        with tempfile.TemporaryDirectory() as place:
+            scored = _trained(table, job, horizon, Path(place))
     return dataclasses.asdict(job) | {
         "horizon": horizon,
         "num_rows": len(next(iter(table.values()))),
@@ -154,10 +166,11 @@ def _read(table: Table, variant: str) -> Dataset:
     return read_table(table, fractions=FRACTIONS, split="time", kinds=kinds)
 
 
-def _trained(table: Table, job: Job, horizon: int) -> Line:
+def _trained(table: Table, job: Job, horizon: int, folder: Path) -> Line:
     """Train the table's own experiment on the first part, and compare it on the last."""
     from varfilter.experiments.paper import own_experiment
     from varfilter.media.table import TableSource
+    from varfilter.runs.folder import RECORD
     from varfilter.runs.run import IN_MEMORY, Run
     from varfilter.runs.training import train_run
 
@@ -167,17 +180,17 @@ def _trained(table: Table, job: Job, horizon: int) -> Line:
     if job.epochs is not None:
         schedule = dataclasses.replace(experiment.schedule, num_epochs=job.epochs)
         experiment = dataclasses.replace(experiment, schedule=schedule)
-    with tempfile.TemporaryDirectory() as folder:
-        run = Run.begin(folder, experiment, dataset)
-        begin = time.perf_counter()
-        for _ in train_run(run, dataset):
-            pass
-        seconds = time.perf_counter() - begin
-        found = compare_run(run, dataset=dataset, horizon=horizon, seed=job.seed)
-        revision = run.record["revision"]
+    is_new = not (folder / RECORD).exists()
+    run = Run.begin(folder, experiment, dataset) if is_new else Run.load(folder)
+    begin = time.perf_counter()
+    for _ in train_run(run, dataset):  # of a run that has ended there is nothing left
+        pass
+    seconds = time.perf_counter() - begin
+    found = compare_run(run, dataset=dataset, horizon=horizon, seed=job.seed)
+    revision = run.record["revision"]
     assert found is not None
     return {
-        "training_seconds": seconds,
+        "training_seconds": seconds if is_new else None,
         "motions": dataset.schema.motions,
         "kinds": dataset.schema.kinds,
         "comparison": found,
@@ -247,7 +260,7 @@ class Summary:
         found: dict[str, list[Any]] = {}
         for line in own:
             for predictor, by_horizon in line["comparison"]["columns"].items():
-                found.setdefault(OURS if predictor == "model" else predictor, []).append(by_horizon)
+                found.setdefault(NAMES.get(predictor, predictor), []).append(by_horizon)
         for line in peers:
             if line["table"] == name:
                 for peer, scores in line["peers"].items():
@@ -291,7 +304,7 @@ class Summary:
 
     def best_peer(self, ahead: str) -> str | None:
         """The peer with the best log score on the rows that are scored, in hindsight."""
-        peers = [name for name in self.nats if name not in (OURS, *REFERENCES)]
+        peers = [name for name in self.nats if name not in (OURS, ALONE, *REFERENCES)]
         return min(peers, key=lambda name: self.nats[name][ahead]) if peers else None
 
 
@@ -299,16 +312,16 @@ def _print_horizon(summaries: list[Summary], ahead: str) -> None:
     print(f"Horizon {ahead}: log score in nats (RMSE and CRPS as ratios to the last value's)\n")
     print(
         "| table | rows, columns | last value | seasonal naive | linear model | best peer"
-        " | varfilter | within 90% |"
+        f" | {ALONE} | {OURS} | within 90% |"
     )
-    print("|---|---|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|---|---|---|")
     for each in summaries:
         peer = each.best_peer(ahead)
         far = "" if ahead == "1" else f", H {each.horizon}"
         cells = [f"{each.table}{far}", f"{each.num_rows:,} x {len(each.columns)}"]
-        for name in (*REFERENCES, peer):
+        for name in (*REFERENCES, peer, ALONE):
             text = "-" if name is None or name not in each.nats else _cell(each, name, ahead)
-            cells.append(text if name is None or name in REFERENCES else f"{name} {text}")
+            cells.append(f"{name} {text}" if name == peer and name is not None else text)
         error = f" ± {each.spread[ahead]:.3f}" if each.num_seeds > 1 else ""
         cells += [f"{_cell(each, OURS, ahead)}{error}", f"{each.within[OURS][ahead]:.1%}"]
         print(f"| {' | '.join(cells)} |")

@@ -1,5 +1,7 @@
 """The linear reference against the Kalman filter, and against worlds whose answer is known."""
 
+import functools
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -11,14 +13,16 @@ import varfilter as vf
 from varfilter.data.continued import continued
 from varfilter.data.tables.read import read_table
 from varfilter.media import linear
+from varfilter.media.gaussians import Gaussians, reference_gaussians
 from varfilter.media.linear import (
     fit_linear,
     kept_linear,
     linear_predictions,
     linear_start,
+    load_linear,
     log_evidences,
 )
-from varfilter.training.predictive_scores import column_scores
+from varfilter.training.predictive_scores import column_scores, origins
 
 RNG = np.random.default_rng(0)
 
@@ -27,6 +31,14 @@ def walk(num_rows=600, noise=0.5):
     """A random walk of steps of 1 that is seen with noise."""
     steps = np.random.default_rng(3).normal(size=(2, num_rows))
     return {"level": 100.0 + np.cumsum(steps[0]) + noise * steps[1]}
+
+
+def scored(dataset, model, sequences, horizon):
+    """What the model predicts so many steps ahead of every step, and how well."""
+    predictor = functools.partial(linear_predictions, model, dataset)
+    found = reference_gaussians(predictor, sequences, (horizon,), 1)[horizon]
+    xs = [each.xs[origins(each, horizon, 1) + horizon - 1] for each in sequences]
+    return found.scored(dataset, np.concatenate(xs).astype(np.float64))
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +72,7 @@ def test_one_column_after_another_is_the_kalman_filter():
 def test_a_random_walk_with_noise_is_predicted_as_well_as_can_be(table):
     dataset, model = table
     sequences = continued(dataset, "test")
-    scores = column_scores(dataset, linear_predictions(model, dataset, sequences, 1, 1))["level"]
+    scores = column_scores(dataset, scored(dataset, model, sequences, 1))["level"]
     # The filter that knows this world, in its steady state: p = p r / (p + r) + 1, r = 1/4.
     predicted = 0.5 * (1.0 + np.sqrt(2.0))
     level, errors = 100.0, []
@@ -78,7 +90,7 @@ def test_a_random_walk_with_noise_is_predicted_as_well_as_can_be(table):
     # As many as of the filter that knows this world, give or take two of the 60.
     inside = np.abs(errors[-scores["num_values"] :]) < 1.645 * np.sqrt(predicted + 0.25)
     assert scores["within_90"] == pytest.approx(np.mean(inside), abs=2.5 / 60)
-    ahead = column_scores(dataset, linear_predictions(model, dataset, sequences, 5, 1))["level"]
+    ahead = column_scores(dataset, scored(dataset, model, sequences, 5))["level"]
     assert ahead["num_values"] == scores["num_values"] - 4
     assert ahead["rmse"] > scores["rmse"]
 
@@ -96,6 +108,8 @@ def test_it_is_learned_once_and_kept(table, tmp_path, monkeypatch):
     for _ in range(2):
         again = kept_linear(path, dataset)
         assert eqx.tree_equal(again, model)
+    # Without the rows, as where a forecast is made on another machine.
+    assert eqx.tree_equal(jax.tree.map(jnp.asarray, load_linear(path, dataset)), model)
     assert asked == [dataset]
     # What is damaged, or of other data, is learned anew.
     path.write_bytes(path.read_bytes()[:-1] + b"x")
@@ -107,7 +121,8 @@ def test_it_is_learned_once_and_kept(table, tmp_path, monkeypatch):
 
 def test_logarithms_are_log_normal():
     xs, mean, spread = np.array([[1.7]]), np.array([[0.3]]), np.array([[0.6]])
-    found = linear.log_normal_predictions(xs, mean, spread)
+    dataset = read_table({"x": np.arange(30.0) + 0.5})
+    found = Gaussians(mean, spread, np.array([True])).scored(dataset, xs)
     oracle = stats.lognorm(s=0.6, scale=np.exp(0.3))
     assert found.mean[0, 0] == pytest.approx(oracle.mean(), rel=1e-9)
     assert found.nats[0, 0] == pytest.approx(-oracle.logpdf(1.7), rel=1e-9)
@@ -132,7 +147,7 @@ def test_flags_and_growth_start_from_finite_numbers():
     for leaf in jax.tree.leaves(model):
         assert np.isfinite(leaf).all()
     assert linear_start(dataset).transition[0, 0] == 1.0
-    found = linear_predictions(model, dataset, continued(dataset, "test"), 1, 1)
+    found = scored(dataset, model, continued(dataset, "test"), 1)
     scores = column_scores(dataset, found)
     assert scores["valve"]["within_90"] is None
     assert all(np.isfinite(each["nats"]) for each in scores.values())

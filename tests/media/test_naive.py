@@ -9,14 +9,9 @@ from varfilter.data.dataset import Dataset, Family
 from varfilter.data.ragged import Ragged
 from varfilter.data.tables.read import read_table
 from varfilter.distributions import Bernoulli, DiscretizedNormal, Normal
-from varfilter.media.naive import (
-    Season,
-    gaussian_predictions,
-    last_values,
-    season_of,
-    seasonal_values,
-)
-from varfilter.training.predictive_scores import column_scores
+from varfilter.media.gaussians import Gaussians, reference_gaussians
+from varfilter.media.naive import Naive, season_of
+from varfilter.training.predictive_scores import column_scores, origins
 
 
 def days(count):
@@ -49,17 +44,23 @@ def test_the_last_value_and_that_of_a_season_before():
     part = Ragged.of([train])
     dataset = Dataset("made", part, part, part, (Family(Normal),), columns=("x",))
     sequence = Continued("one", own.astype(np.float32), None, None, 1)
-    last = last_values(dataset, [sequence], 1, 1)
+
+    def scored(naive, horizon, every):
+        found = reference_gaussians(naive, [sequence], (horizon,), every)[horizon]
+        places = origins(sequence, horizon, every) + horizon - 1
+        return found.scored(dataset, sequence.xs[places].astype(np.float64))
+
+    last = scored(Naive.of(dataset, (1, 3)), 1, 1)
     np.testing.assert_allclose(last.mean[:, 0], [5.0, 5.0, 6.0, 9.0, 5.5])
     changes = np.array([2.0, -1.0, 3.0, -4.0, 2.5, -1.5])
     spread = np.sqrt(np.mean(changes**2))
     nats = -stats.norm(9.0, spread).logpdf(5.5)
     assert last.nats[3, 0] == pytest.approx(nats, rel=1e-6)
-    ahead = last_values(dataset, [sequence], 3, 2)
+    ahead = scored(Naive.of(dataset, (1, 3)), 3, 2)
     np.testing.assert_allclose(ahead.xs[:, 0], [9.0, 7.0])
     np.testing.assert_allclose(ahead.mean[:, 0], [5.0, 6.0])
     # Of a season of four steps; what was not observed then is the last value.
-    season = seasonal_values(dataset, [sequence], 1, 1, Season(4, "4 steps"))
+    season = scored(Naive.of(dataset, (1,), season=4), 1, 1)
     np.testing.assert_allclose(season.mean[:, 0], [5.0, 5.0, 6.0, 5.0, 5.5])
 
 
@@ -68,7 +69,7 @@ def test_gaussians_have_the_scores_that_they_should():
     families = (Family(Normal), Family(DiscretizedNormal, 0.5, 0.0), Family(Bernoulli))
     dataset = Dataset("made", part, part, part, families, columns=("a", "b", "c"))
     xs, centre = np.array([[0.7, 1.0, 1.0]]), np.array([[0.2, 1.1, 0.8]])
-    found = gaussian_predictions(dataset, xs, centre, np.array([1.5, 0.4, 1.0]))
+    found = Gaussians.of(centre, np.array([1.5, 0.4, 1.0])).scored(dataset, xs)
     oracle = stats.norm(0.2, 1.5)
     below = integrate.quad(lambda y: oracle.cdf(y) ** 2, -np.inf, 0.7)[0]
     above = integrate.quad(lambda y: oracle.sf(y) ** 2, 0.7, np.inf)[0]

@@ -17,7 +17,7 @@ from varfilter.plots.columns import Fan, columns, drawn_columns, fan
 from varfilter.plots.figures import InspectedSequence
 from varfilter.plots.style import NARROW, WIDE
 from varfilter.report.columns import middle_fan
-from varfilter.runs import Run, comparison
+from varfilter.runs import Run, apply_run, comparison
 from varfilter.runs.checkpointing import Best
 from varfilter.runs.comparison import compare_run, remember_comparison
 from varfilter.runs.metrics import verdict
@@ -39,7 +39,7 @@ def test_every_predictor_has_predicted_the_same_values(reported):
     run, page, numbers = reported("table")
     found = numbers["runs"][0]["comparison"]
     # A sequence has hardly more than one turn of what goes round in it.
-    assert list(found["columns"]) == ["model", LAST, LINEAR]
+    assert list(found["columns"]) == ["model", "pooled", LAST, LINEAR]
     assert found["notes"][0].startswith("There is no season")
     assert found["horizons"] == [1, 10]
     for ahead in ("1", "10"):
@@ -90,9 +90,10 @@ def test_a_run_that_loses_says_so_where_it_is_used(reported, monkeypatch, tmp_pa
     found = numbers["runs"][0]["comparison"]
     other = forgetful(run, tmp_path, monkeypatch)
     monkeypatch.setattr(comparison, "compare_run", lambda *_, **__: found)
+    monkeypatch.setattr(comparison, "pool_run", lambda *_: None)
     remember_comparison(other, run.dataset)
     nats = other.record["comparison"]
-    assert set(nats) == {"model", LAST, LINEAR}
+    assert set(nats) == {"model", "pooled", LAST, LINEAR}
     other.record["comparison"] = {"model": 2.0, LAST: 3.0, LINEAR: 1.5}
     said = verdict(other)
     assert said.startswith(f"It is no better than the {LINEAR}: 2.0000 nats per step of the valid")
@@ -109,6 +110,7 @@ def test_training_ends_with_what_it_lost_to(reported, monkeypatch, tmp_path, cap
     monkeypatch.setattr(comparison, "compare_run", lambda *_, **__: found | {"nats": nats})
     # Alarms are tested elsewhere, and need what was learned.
     monkeypatch.setattr("varfilter.runs.applied.calibrate_run", lambda *_: None)
+    monkeypatch.setattr(comparison, "pool_run", lambda *_: None)
     other = forgetful(run, tmp_path, monkeypatch)
     stopped = Stopped("enough", 2, Best(9.0, 2))
     _print_end(other, run.dataset, stopped, TrainOptions())
@@ -143,6 +145,7 @@ def test_seeds_end_with_what_each_of_them_lost_to(reported, monkeypatch, tmp_pat
 
     monkeypatch.setattr(comparison, "compare_run", compared)
     monkeypatch.setattr("varfilter.runs.applied.calibrate_run", lambda *_: None)
+    monkeypatch.setattr(comparison, "pool_run", lambda *_: None)
     runs = [forgetful(run, tmp_path / f"seed-{i}", monkeypatch) for i in range(2)]
     stopped = {i: Stopped("enough", 2, Best(9.0, 2)) for i in range(2)}
     print_end_of_seeds(tmp_path, runs, run.dataset, stopped, TrainOptions())
@@ -198,9 +201,8 @@ def test_figures_have_the_units_and_the_times_of_the_table(reported):
 def test_a_forecast_is_drawn_beside_what_came(reported):
     run, _, _ = reported("table")
     dataset = run.dataset
-    model, filter, _, _ = run.trained()
     # A horizon that is longer than the sequence has no middle to begin in.
-    assert middle_fan(filter, model, dataset, "test", 0, 40, jax.random.key(0)) is None
+    assert middle_fan(apply_run(run), dataset, "test", 0, 40, jax.random.key(0)) is None
     xs = dataset.observations(np.asarray(dataset.test[0]))[:20]
     quantiles = np.linspace(-1, 1, 5)[:, None, None] + 0 * xs[None, -8:]
     found = Fan("one", 3, xs, quantiles, None)

@@ -32,8 +32,9 @@ def found():
     sequence = Continued("one", xs, None, None, 10)
     predictions = filter_predictions(
         vf.KalmanFilter(), model, [sequence], jax.random.key(0),
-        horizon=HORIZON, every=2, num_samples=512,
+        horizons=(1, HORIZON), every=2, num_samples=512,
     )  # fmt: skip
+    predictions = {ahead: each.scored() for ahead, each in predictions.items()}
     _, filtered = vf.run(vf.KalmanFilter(), model, xs[1:], keep="prior")
     return xs, predictions, filtered.prior
 

@@ -153,6 +153,10 @@ class Forecast(AppliedCommand):
     happens if they go on so: --inputs is a table that has them for the steps to come; without it,
     rows at the end of INPUT that hold nothing else are the steps to come.
 
+    The futures of a table are pooled with what takes no deep model: the last value, that of a
+    season before, a linear state-space model. What each of them weighs, by column and steps ahead,
+    the validation part of the run's data has said; --no-pool leaves them out.
+
     With --out in a format of the medium (.mid, .wav, .gif) the mean over all futures is written,
     to be heard or watched; `varfilter sample RUN --start INPUT` has futures as they may be, one
     by one.
@@ -182,6 +186,8 @@ class Forecast(AppliedCommand):
     and for one trajectory)."""
     num_samples: Number = 256
     """How many futures to draw."""
+    pool: bool = True
+    """Pool the futures of a table with its references; else they are the model's alone."""
     out: Out = None
     """.jsonl, .csv, .parquet, .npz, or a format of the medium (JSON lines to standard output)."""
     format: Format = None
@@ -200,6 +206,7 @@ class Forecast(AppliedCommand):
             from varfilter._arguments import require_positive
             from varfilter.prediction import require_levels
             from varfilter.runs.applied import apply_run, forecast_data
+            from varfilter.runs.forecasting import with_pool
             from varfilter.runs.metrics import verdict
             from varfilter.runs.predictions import expected_ahead
 
@@ -225,11 +232,14 @@ class Forecast(AppliedCommand):
             if self.input == "-":
                 if (naive := verdict(run)) is not None:
                     warnings.warn(naive, stacklevel=2)
-                live = _live(self, apply_run(run, **options))
+                applied = apply_run(run, **options)
+                live = _live(self, with_pool(run, applied) if self.pool else applied)
                 target.write(live.forecast_rows(sys.stdin.buffer, self.horizon, self.inputs))
                 return _code_after(live)
             target.write(
-                forecast_data(run, self.input, self.horizon, inputs=self.inputs, **options)
+                forecast_data(
+                    run, self.input, self.horizon, inputs=self.inputs, pool=self.pool, **options
+                )
             )
         return refused.code
 

@@ -297,10 +297,10 @@ class AbstractMedium(ABC):
         """
         return []
 
-    def column_references(self, dataset: Dataset, kept: Path) -> Any:
+    def column_references(self, dataset: Dataset, kept: Path, horizons: Sequence[int]) -> Any:
         """What a model is held against column by column; None where there are no columns.
 
-        What has to be learned for it is kept in the file `kept`.
+        It says what it expects so many steps ahead. What has to be learned is in the file `kept`.
         """
         return None
 

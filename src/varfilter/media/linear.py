@@ -11,7 +11,6 @@ say of each other, what known inputs do to levels and values, and the noises; bu
 depend on the level of a column that moves on, since it soon lies where no training row did.
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,10 +25,9 @@ from varfilter._programs import kept_jit
 from varfilter.data.continued import Continued
 from varfilter.data.dataset import Dataset, Transform
 from varfilter.inference.gradient import descend
-from varfilter.media.naive import gaussian_predictions
+from varfilter.media.gaussians import Gaussians
 from varfilter.models import LinearGaussian
 from varfilter.training.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
-from varfilter.training.predictive_scores import LEVELS, Predictions, origins
 
 # With more columns, an exact likelihood takes longer than all the rest.
 MOST_COLUMNS = 24
@@ -256,20 +254,17 @@ def _windows(
 def linear_predictions(
     model: LinearGaussian,
     dataset: Dataset,
-    sequences: Sequence[Continued],
+    sequence: Continued,
+    places: np.ndarray,
     horizon: int,
-    every: int,
-) -> Predictions:
-    """What the model predicts `horizon` steps ahead, exactly, and how well."""
+) -> Gaussians:
+    """What the model says of the steps from each place on, exactly, up to `horizon` of them."""
     units = Units.of(dataset)
-    parts = []
-    for sequence in sequences:
-        places = origins(sequence, horizon, every)
-        if len(places):
-            mean, variance = _ahead(model, units, sequence, places, horizon)
-            values = sequence.xs[places + horizon - 1].astype(np.float64)
-            parts.append(_in_columns(dataset, units, values, mean, variance))
-    return Predictions.joined(parts)
+    mean, variance = _ahead(model, units, sequence, places, horizon)
+    mean, spread = mean * units.unit, np.sqrt(variance) * units.unit
+    # Of a line, the share of ones is a guess near its ends.
+    mean = np.where(units.is_binary, np.clip(mean, 0.02, 0.98), mean)
+    return Gaussians.of(mean, spread)._replace(is_log=units.is_log)
 
 
 def _ahead(
@@ -279,59 +274,33 @@ def _ahead(
     places: np.ndarray,
     horizon: int,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The mean and the variance of y, `horizon` steps after each place was reached."""
-    length = -(-len(sequence) // ROUNDED) * ROUNDED
+    """The mean and the variance of y, (places, horizon, columns)."""
+    # What is believed before a step that is yet to come needs a row for it, which is missing.
+    length = -(-(len(sequence) + 1) // ROUNDED) * ROUNDED
     xs = np.full((length, sequence.xs.shape[1]), np.nan, np.float32)
     xs[: len(sequence)] = units.told(sequence.xs)
-    us = np.zeros((length, model.input_size), np.float32)
+    us = np.zeros((length + horizon, model.input_size), np.float32)
     if sequence.us is not None:
-        us[: len(sequence)] = sequence.us
-    means, covariances, _ = _kept_filtered(model, jnp.asarray(xs), jnp.asarray(us), units.moves)
+        us[: len(sequence.us)] = sequence.us[: len(us)]
+    means, covariances, _ = _kept_filtered(
+        model, jnp.asarray(xs), jnp.asarray(us[:length]), units.moves
+    )
     mean = np.asarray(means, np.float64)[places]
     covariance = np.asarray(covariances, np.float64)[places]
     parameters = [model.transition, model.process.covariance, model.loading, model.noise.covariance]
     a, q, c, r = (np.asarray(each, np.float64) for each in parameters)
     b, d = np.asarray(model.process.mean, np.float64), np.asarray(model.noise.mean, np.float64)
     by_input = np.asarray(model.transition_input, np.float64)
-    for step in range(1, horizon):
-        mean = mean @ a.T + b + us[places + step].astype(np.float64) @ by_input.T
-        covariance = a @ covariance @ a.T + q
-    last = us[places + horizon - 1].astype(np.float64)
-    expected = mean @ c.T + d + last @ np.asarray(model.loading_input, np.float64).T
-    variance = np.einsum("ij,njk,ik->ni", c, covariance, c) + np.diagonal(r)
-    return expected, variance
-
-
-def _in_columns(
-    dataset: Dataset, units: Units, xs: np.ndarray, mean: np.ndarray, variance: np.ndarray
-) -> Predictions:
-    """Gaussians of y as predictions of x; what is a logarithm there is log-normal here."""
-    mean, spread = mean * units.unit, np.sqrt(variance) * units.unit
-    # Of a line, the share of ones is a guess near its ends.
-    centre = np.where(units.is_binary, np.clip(mean, 0.02, 0.98), mean)
-    found = gaussian_predictions(dataset, xs, centre, spread)
-    if not units.is_log.any():
-        return found
-    log = log_normal_predictions(xs, mean, spread)
-    choice = [np.where(units.is_log, a, b) for a, b in zip(log, found, strict=True)]
-    return Predictions(*choice)
-
-
-def log_normal_predictions(xs: np.ndarray, mean: np.ndarray, spread: np.ndarray) -> Predictions:
-    """The scores of a log-normal; its CRPS is that of Baran and Lerch (2015)."""
-    from scipy.special import ndtr, ndtri
-
-    tiny = float(np.finfo(np.float32).tiny)
-    log_x = np.log(np.fmax(xs, tiny))
-    z = (log_x - mean) / spread
-    nats = 0.5 * z**2 + np.log(spread) + 0.5 * np.log(2 * np.pi) + log_x + 0.0 * xs
-    # Beyond this a mean is infinite in any unit.
-    expected = np.exp(np.minimum(mean + 0.5 * spread**2, 80.0))
-    crps = xs * (2 * ndtr(z) - 1) - 2 * expected * (
-        ndtr(z - spread) + ndtr(spread / np.sqrt(2)) - 1
-    )
-    edges = [np.exp(np.minimum(mean + ndtri(level) * spread, 80.0)) for level in LEVELS]
-    return Predictions(xs, expected, nats, crps, np.stack(edges))
+    seen_by_input = np.asarray(model.loading_input, np.float64)
+    expected, variances = [], []
+    for step in range(horizon):
+        u = us[places + step].astype(np.float64)
+        if step:
+            mean = mean @ a.T + b + u @ by_input.T
+            covariance = a @ covariance @ a.T + q
+        expected.append(mean @ c.T + d + u @ seen_by_input.T)
+        variances.append(np.einsum("ij,njk,ik->ni", c, covariance, c) + np.diagonal(r))
+    return np.stack(expected, axis=1), np.stack(variances, axis=1)
 
 
 def kept_linear(path: Path, dataset: Dataset) -> LinearGaussian:
@@ -349,6 +318,21 @@ def kept_linear(path: Path, dataset: Dataset) -> LinearGaussian:
     model = fit_linear(dataset)
     save_checkpoint(path, Checkpoint(model, NUM_UPDATES, {"data_sha256": data}))
     return model
+
+
+def load_linear(path: Path, dataset: Dataset) -> LinearGaussian:
+    """The model at `path`, of data with the columns and inputs of `dataset`; no rows are needed."""
+    size = dataset.num_elements
+    like = eqx.filter_eval_shape(
+        LinearGaussian,
+        transition=jnp.zeros((2 * size, 2 * size)),
+        process_covariance=jnp.eye(2 * size),
+        loading=jnp.zeros((size, 2 * size)),
+        noise_covariance=jnp.eye(size),
+        input_size=dataset.input_size,
+    )
+    like = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), like)
+    return load_checkpoint(path, like).state
 
 
 def _autocorrelation(sequences: list[np.ndarray], mean: np.ndarray) -> np.ndarray:

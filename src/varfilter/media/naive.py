@@ -6,18 +6,19 @@ lags, if p is the length of a season; of a column that wanders it is twice as la
 is the same.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from varfilter.data.continued import Continued
 from varfilter.data.dataset import Dataset
 from varfilter.data.tables.inputs import LEAST_STEPS, PERIODS
-from varfilter.media.reference import element_nats, last_seen
-from varfilter.training.predictive_scores import LEVELS, Predictions, origins
+from varfilter.media.gaussians import Gaussians, Predictor
+from varfilter.media.reference import last_seen
 
 # The names of the references.
 LAST, SEASONAL_NAIVE, LINEAR = "last value", "seasonal naive", "linear model"
@@ -31,17 +32,14 @@ LONGEST_LAG = 1000
 MOST_ROWS, MOST_SEQUENCES = 5000, 8
 
 
-Predict = Callable[[Sequence[Continued], int, int], Predictions]
-
-
 class ColumnReferences(NamedTuple):
     """What a model is held against, column by column.
 
-    `predictors` say, by their names, what they expect of the steps of sequences, so many steps
-    ahead, from every so many-th step. `notes` tell of them, and why one is left out.
+    `predictors` say, by their names, what they expect of the steps after any place of a sequence.
+    `notes` tell of them, and why one is left out.
     """
 
-    predictors: dict[str, Predict]
+    predictors: dict[str, Predictor]
     notes: tuple[str, ...]
 
 
@@ -52,15 +50,15 @@ class Season(NamedTuple):
     what: str
 
 
-def column_references(dataset: Dataset, kept: Path) -> ColumnReferences:
-    """The references of a table; what had to be learned of one is kept at `kept`."""
+def column_references(dataset: Dataset, kept: Path, horizons: Sequence[int]) -> ColumnReferences:
+    """The references of a table, up to so many steps ahead; what had to be learned is at `kept`."""
     # Here, since most that is naive needs no such model.
     from varfilter.media.linear import MOST_COLUMNS, kept_linear, linear_predictions
 
-    predictors: dict[str, Predict] = {LAST: partial(last_values, dataset)}
+    predictors: dict[str, Predictor] = {LAST: Naive.of(dataset, horizons)}
     notes = []
     if (season := season_of(dataset)) is not None:
-        predictors[SEASONAL_NAIVE] = partial(seasonal_values, dataset, season=season)
+        predictors[SEASONAL_NAIVE] = Naive.of(dataset, horizons, season.length)
         notes.append(f"A season has {season.what}.")
     else:
         notes.append("There is no season: nothing in the training rows comes back regularly.")
@@ -91,81 +89,83 @@ def season_of(dataset: Dataset) -> Season | None:
     return None
 
 
-def last_values(
-    dataset: Dataset, sequences: Sequence[Continued], horizon: int, every: int
-) -> Predictions:
-    """Each value as it was last seen, `horizon` steps before, with the spread of such changes."""
-    return _naive(dataset, sequences, horizon, every, None)
+@dataclass(frozen=True)
+class Naive:
+    """Each value as it was last seen, or a season before, with the spread of such changes.
 
-
-def seasonal_values(
-    dataset: Dataset, sequences: Sequence[Continued], horizon: int, every: int, season: Season
-) -> Predictions:
-    """Each value as it was a season before, with the spread of such changes.
-
-    Where that was not observed, it is the last value.
+    `season` is its length in steps; None: the last value. Where that of a season before was not
+    observed, it is the last value too. `spread` (horizons, columns) is that of the changes in the
+    training rows, so many steps ahead, and `stays` how often what is 0 or 1 is still the same;
+    between these horizons both lie on a line, over the logarithm of the horizon, and beyond the
+    last they stay. `mean` is for what was never observed.
     """
-    return _naive(dataset, sequences, horizon, every, season.length)
 
+    season: int | None
+    is_binary: tuple[bool, ...]
+    mean: np.ndarray
+    horizons: tuple[int, ...]
+    spread: np.ndarray
+    stays: np.ndarray
 
-def gaussian_predictions(
-    dataset: Dataset, xs: np.ndarray, centre: np.ndarray, spread: np.ndarray
-) -> Predictions:
-    """What N(centre, spread^2), (values, columns), says of `xs`; of a 0 or 1, `centre` is p(1).
+    @staticmethod
+    def of(dataset: Dataset, horizons: Sequence[int], season: int | None = None) -> "Naive":
+        """What the training rows say of changes, so many steps ahead."""
+        training = [
+            dataset.observations(np.asarray(rows)).astype(np.float64) for rows in dataset.train
+        ]
+        everything = np.concatenate(training)
+        mean, overall = np.nanmean(everything, axis=0), np.nanstd(everything, axis=0)
+        spreads, stays = [], []
+        for ahead in horizons:
+            changes = np.concatenate([xs - _before(xs, ahead, season) for xs in training])
+            count = np.sum(~np.isnan(changes), axis=0)
+            square = np.nansum(changes**2, axis=0)
+            spreads.append(np.where(count > 0, np.sqrt(square / np.maximum(count, 1)), overall))
+            # A change of what is 0 or 1 has the square 1; one is added to either count.
+            stays.append((count - square + 1.0) / (count + 2.0))
+        is_binary = tuple(family.is_binary for family in dataset.families)
+        return Naive(season, is_binary, mean, tuple(horizons), np.stack(spreads), np.stack(stays))
 
-    Counts and other levels have the probability of the Gaussian around them.
-    """
-    from scipy.special import ndtr, ndtri
-
-    nats, quantiles = np.zeros(xs.shape), np.full((len(LEVELS), *xs.shape), np.nan)
-    spread = np.maximum(np.broadcast_to(spread, xs.shape), 1e-6)
-    for i, family in enumerate(dataset.families):
-        nats[:, i] = element_nats(family, xs[:, i], centre[:, i], spread[:, i])
-        if family.is_binary:
-            continue
-        for k, level in enumerate(LEVELS):
-            edge = centre[:, i] + ndtri(level) * spread[:, i]
-            if family.width is not None:  # the quantiles of levels are levels
-                low = 0.0 if family.low is None else family.low
-                edge = low + np.rint((edge - low) / family.width) * family.width
-            quantiles[k, :, i] = np.clip(
-                edge,
-                -np.inf if family.low is None else family.low,
-                np.inf if family.high is None else family.high,
-            )
-    z = (xs - centre) / spread
-    density = np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi)
-    crps = spread * (z * (2 * ndtr(z) - 1) + 2 * density - 1 / np.sqrt(np.pi))
-    return Predictions(xs, centre, nats, crps, quantiles)
-
-
-def _naive(
-    dataset: Dataset,
-    sequences: Sequence[Continued],
-    horizon: int,
-    every: int,
-    season: int | None,
-) -> Predictions:
-    training = [dataset.observations(np.asarray(rows)).astype(np.float64) for rows in dataset.train]
-    everything = np.concatenate(training)
-    mean, overall = np.nanmean(everything, axis=0), np.nanstd(everything, axis=0)
-    changes = np.concatenate([xs - _before(xs, horizon, season) for xs in training])
-    count = np.sum(~np.isnan(changes), axis=0)
-    square = np.nansum(changes**2, axis=0)
-    spread = np.where(count > 0, np.sqrt(square / np.maximum(count, 1)), overall)
-    is_binary = np.array([family.is_binary for family in dataset.families])
-    # A change of what is 0 or 1 has the square 1; one is added to either count.
-    stays = (count - square + 1.0) / (count + 2.0)
-    xs, centre = [], []
-    for sequence in sequences:
+    def __call__(self, sequence: Continued, places: np.ndarray, horizon: int) -> Gaussians:
+        """What is said of the steps from each place on, up to `horizon` of them."""
         values = sequence.xs.astype(np.float64)
-        every_step = origins(sequence, horizon, every) + horizon - 1
-        xs.append(values[every_step])
-        centre.append(_before(values, horizon, season)[every_step])
-    known, values = np.concatenate(centre), np.concatenate(xs)
-    known = np.where(np.isnan(known), mean, known)
-    known = np.where(is_binary, np.where(known > 0.5, stays, 1.0 - stays), known)
-    return gaussian_predictions(dataset, values, known, spread)
+        # Steps that have not come are as if they were not observed.
+        values = np.concatenate([values, np.full((horizon, *values.shape[1:]), np.nan)])
+        centres, spreads = [], []
+        for ahead in range(1, horizon + 1):
+            centre = _before(values, ahead, self.season)[places + ahead - 1]
+            centre = np.where(np.isnan(centre), self.mean, centre)
+            stays = at_horizon(self.stays, self.horizons, ahead)
+            chance = np.where(centre > 0.5, stays, 1.0 - stays)
+            centres.append(np.where(self.is_binary, chance, centre))
+            spread = at_horizon(self.spread, self.horizons, ahead)
+            spreads.append(np.broadcast_to(spread, centre.shape))
+        return Gaussians.of(np.stack(centres, axis=1), np.stack(spreads, axis=1))
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it as plain JSON."""
+        return {
+            name: value.tolist() if isinstance(value, np.ndarray) else value
+            for name, value in vars(self).items()
+        }
+
+    @staticmethod
+    def from_json(known: dict[str, Any]) -> "Naive":
+        """What `as_json` made."""
+        mean, spread, stays = (
+            np.asarray(known[name], np.float64) for name in ("mean", "spread", "stays")
+        )
+        is_binary, horizons = tuple(known["is_binary"]), tuple(known["horizons"])
+        return Naive(known["season"], is_binary, mean, horizons, spread, stays)
+
+
+def at_horizon(values: np.ndarray, horizons: Sequence[int], ahead: int) -> np.ndarray:
+    """Values (horizons, ...) at another horizon: by a line over the logarithm of the horizon."""
+    logs = np.log(np.asarray(horizons, np.float64))
+    place = float(np.interp(np.log(ahead), logs, np.arange(len(logs))))
+    low = min(int(place), len(logs) - 1)
+    high = min(low + 1, len(logs) - 1)
+    return values[low] + (place - low) * (values[high] - values[low])
 
 
 def _before(xs: np.ndarray, horizon: int, season: int | None) -> np.ndarray:

@@ -239,11 +239,11 @@ class TableMedium(AbstractMedium):
         """Score the prediction that each column stays as it was last read."""
         return last_value_reference(dataset, split)
 
-    def column_references(self, dataset: Dataset, kept: Path) -> Any:
+    def column_references(self, dataset: Dataset, kept: Path, horizons: Sequence[int]) -> Any:
         """The last value, that of a season before, and a linear state-space model."""
         from varfilter.media.naive import column_references
 
-        return column_references(dataset, kept)
+        return column_references(dataset, kept, horizons)
 
     def cell_size(self, dataset: Dataset) -> int:
         """Return 1, since each column has a value of its own in a row."""

@@ -9,13 +9,12 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from varfilter._text import count
-from varfilter.data.continued import continued
+from varfilter.data.continued import Continued, continued
 from varfilter.data.dataset import Dataset
-from varfilter.filters import AbstractFilter
-from varfilter.model import AbstractModel
 from varfilter.plots.columns import FAN_LEVELS, Fan
 from varfilter.plots.page import table
 from varfilter.prediction import forecast
+from varfilter.runs.applied import AppliedRun
 from varfilter.training.predictive_scores import belief_before
 
 ABOUT = (
@@ -68,8 +67,7 @@ def _table(compared: Mapping[str, Any], horizon: str) -> str:
 
 
 def middle_fan(
-    filter: AbstractFilter,
-    model: AbstractModel,
+    applied: AppliedRun,
     dataset: Dataset,
     split: str,
     number: int,
@@ -78,18 +76,26 @@ def middle_fan(
     *,
     num_samples: int = 256,
 ) -> Fan | None:
-    """Forecast from the middle of a sequence of a split; None if it is shorter than the horizon."""
+    """Forecast from the middle of a sequence of a split, as `forecast_data` does.
+
+    None if it is shorter than the horizon.
+    """
     found = continued(dataset, split, numbers=[number])
     if not found or len(found[0]) - found[0].begin < horizon:
         return None
     sequence = found[0]
     middle = (sequence.begin + len(sequence)) // 2
     place = min(max(middle, sequence.begin), len(sequence) - horizon)
+    filter, model = applied.filter, applied.model
     belief = belief_before(filter, model, sequence, place, key, num_samples=num_samples)
-    us = None if sequence.us is None else jnp.asarray(sequence.us[place : place + horizon])
+    us = None if sequence.us is None else sequence.us[: place + horizon]
     ahead = forecast(
-        filter, model, belief, horizon, key, us=us, num_samples=num_samples, levels=FAN_LEVELS
-    )
+        filter, model, belief, horizon, key, us=None if us is None else jnp.asarray(us[place:]),
+        num_samples=num_samples, levels=FAN_LEVELS,
+    )  # fmt: skip
+    if applied.pool is not None:
+        history = Continued(sequence.name, sequence.xs[:place], us, None, place)
+        ahead = applied.pool.forecast(applied.dataset, ahead, history)
     first = max(place - max(BEFORE * horizon, FEWEST_BEFORE), 0)
     # Counted in the sequence of the split, as everywhere: rows before it have numbers below 0.
     num_own = len(dataset.split(split)[number])

@@ -18,6 +18,7 @@ from varfilter.report.run_section import measure_parts, nats, one_run, run_facts
 from varfilter.report.summary import RunSummary, labels, summarize
 from varfilter.runs import Run
 from varfilter.runs.folder import write_whole
+from varfilter.runs.metrics import MODEL, best_reference
 
 ABOUT_RESULTS = (
     "Nats per scored step, lower is better; the first step of a sequence is conditioned on and not"
@@ -205,9 +206,8 @@ def _reference_card(numbers: dict[str, Any]) -> tuple[str, str]:
     own, name, other = results["nats"], "naive reference", results["reference"]["nats"]
     if compared is not None:
         scores = {each: by_horizon["1"] for each, by_horizon in compared["nats"].items()}
-        own = scores.pop("model")
-        name = min(scores, key=lambda each: scores[each])
-        other = scores[name]
+        name = best_reference(scores)
+        own, other = scores[MODEL], scores[name]
     verdict = "better than" if own < other else "NO BETTER than"
     text = f"nats per step: {verdict} the {name} ({nats(other)})"
     return ("+" if own >= other else "") + nats(own - other), text

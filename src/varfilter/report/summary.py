@@ -24,8 +24,9 @@ from varfilter.report.columns import forecast_numbers, middle_fan
 from varfilter.report.inspection import calibration, inspect_sequences
 from varfilter.report.repetition import brevity, command, epochs_in_words, in_python, typed
 from varfilter.runs import Run
-from varfilter.runs.applied import applied_filter
+from varfilter.runs.applied import applied_filter, apply_run
 from varfilter.runs.comparison import USUAL_HORIZON, compare_run
+from varfilter.runs.forecasting import with_pool
 from varfilter.runs.measures import run_predictor
 from varfilter.runs.metrics import judgements, naivety, shortfall
 from varfilter.runs.sampling import sample_run
@@ -104,7 +105,8 @@ def summarize(
     fan = None
     if medium.has_forecast:
         far = horizon or (compared or {}).get("horizons", [USUAL_HORIZON])[-1]
-        fan = middle_fan(*applied, dataset, split, int(chosen[0]), far, jax.random.key(seed))
+        pooled = with_pool(run, apply_run(run, seed=seed, num_particles=num_particles), dataset)
+        fan = middle_fan(pooled, dataset, split, int(chosen[0]), far, jax.random.key(seed))
     lines = run.metrics()
     num_epochs = run.experiment.schedule.num_epochs
     if compared is None:

@@ -49,6 +49,7 @@ from varfilter.prediction import (
 )
 from varfilter.runs.alarms import AlarmRule, calibrated, require_rate, with_alarms
 from varfilter.runs.calibration import Calibration, Settings, known_calibration
+from varfilter.runs.forecasting import PooledReferences, fit_pool, history_of, with_pool
 from varfilter.runs.metrics import TrainingRange, verdict
 from varfilter.runs.run import Run
 
@@ -62,7 +63,8 @@ class AppliedRun:
     quantiles are at `levels`; `latents` says whether rows have the latents too. `training_range` is
     that of the run's data, where it is on record. `settings` and `step`, of the checkpoint, say
     by which calibration `alarms` judges the steps; None: nobody does. `fill_gaps` says whether
-    steps for which there is no row have one too.
+    steps for which there is no row have one too. Forecasts are pooled with the references of
+    `pool`; None: they are the model's alone.
     """
 
     dataset: Dataset
@@ -77,6 +79,7 @@ class AppliedRun:
     step: int
     alarms: AlarmRule | None = None
     fill_gaps: bool = False
+    pool: PooledReferences | None = None
 
     def inspected(
         self, sequences: Iterable[NewSequence], tell: Callable[[str], None]
@@ -193,19 +196,25 @@ class AppliedRun:
             belief, _ = _run(self.filter, self.model, xs, self.key, us=us, mask=mask, belief=belief)
         return belief
 
-    def forecast(self, belief: Belief, ahead: Ahead) -> Forecast:
-        """Draw futures through the steps `ahead`."""
+    def forecast(self, belief: Belief, sequence: NewSequence, ahead: Ahead) -> Forecast:
+        """Draw futures through the steps `ahead` of a sequence, after which this is believed.
+
+        Where there is a pool, its references are told of the last steps of the sequence.
+        """
         # As a stream's own: the same each time it is asked for at this step.
         key = jax.random.fold_in(jax.random.fold_in(self.key, belief.t), 0xF0)
-        return forecast(
+        own = forecast(
             self.filter, self.model, belief, len(ahead.times), key,
             us=ahead.us, num_samples=self.num_samples, levels=self.levels,
         )  # fmt: skip
+        if self.pool is None:
+            return own
+        return self.pool.forecast(self.dataset, own, history_of(sequence, ahead))
 
-    def forecast_rows(self, belief: Belief, sequence: str | int, ahead: Ahead) -> Iterator[Row]:
+    def forecast_rows(self, belief: Belief, sequence: NewSequence, ahead: Ahead) -> Iterator[Row]:
         """How a sequence may go on through the steps `ahead`."""
-        found = self.forecast(belief, ahead)
-        return forecast_rows(self.dataset, found, sequence=sequence, times=ahead.times)
+        found = self.forecast(belief, sequence, ahead)
+        return forecast_rows(self.dataset, found, sequence=sequence.name, times=ahead.times)
 
     @functools.cached_property
     def _no_steps(self) -> tuple[Filtered, Predicted]:
@@ -347,6 +356,14 @@ def calibrate_run(
     return calibrated(run, applied, run.dataset if dataset is None else dataset)
 
 
+def pool_run(run: Run, dataset: Dataset) -> PooledReferences | None:
+    """Find by its validation part what forecasts of a run are pooled with, and keep it there.
+
+    None for data without references by column, and where the validation part is too short.
+    """
+    return fit_pool(run, apply_run(run), dataset)
+
+
 def forecast_data(
     run: Run,
     data: Any,
@@ -358,6 +375,8 @@ def forecast_data(
     num_samples: int = 256,
     spread: float | None = None,
     levels: Sequence[float] = (0.05, 0.5, 0.95),
+    pool: bool = True,
+    dataset: Dataset | None = None,
 ) -> Iterator[Row]:
     """What may follow each sequence of `data`: `horizon` rows, as the run's medium writes them.
 
@@ -365,7 +384,9 @@ def forecast_data(
     with these columns, or rows at the end of `data` whose other cells are empty.
 
     Each sequence is filtered to its end with `num_particles` trajectories, as by `filter_data`;
-    `num_samples` futures begin there, each from one of them by its weight.
+    `num_samples` futures begin there, each from one of them by its weight. Those of a table are
+    pooled with its references, as `varfilter.runs.pooling` says; without `pool` they are the
+    model's alone. `dataset` is the run's own, for data that cannot be read again.
     """
     horizon = require_positive("horizon", horizon)
     applied = apply_run(
@@ -377,13 +398,15 @@ def forecast_data(
     sequences = applied.inspected(sequences, _warn)
 
     def rows() -> Iterator[Row]:
-        naive = verdict(run)
+        pooled = None
         for each in sequences:
             sequence, ahead = run.medium.ahead(run.template, each, horizon, plan)
-            if naive is not None:  # once, and only of data that were read
-                _warn(naive)
-                naive = None
-            yield from applied.forecast_rows(applied.last_belief(sequence), sequence.name, ahead)
+            if pooled is None:  # once, and only of data that were read
+                naive = verdict(run)
+                if naive is not None:
+                    _warn(naive)
+                pooled = with_pool(run, applied, dataset) if pool else applied
+            yield from pooled.forecast_rows(applied.last_belief(sequence), sequence, ahead)
 
     return rows()
 

@@ -8,7 +8,6 @@ tail is a generalised Pareto distribution (Pickands 1975).
 """
 
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,9 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from varfilter.media.rows import ColumnSurprises, Filtering
-from varfilter.runs.folder import sealed, unsealed, write_whole
+from varfilter.runs.folder import list_damaged, read_list, write_list
 
-FILE = "alarms.json"
+FILE, ENTRY = "alarms.json", "calibrations"
 VERSION = 1
 # A column that was seen less often while validating has no alarms of its own.
 FEWEST_VALUES = 30
@@ -172,35 +171,22 @@ def known_calibration(folder: Path, settings: Settings, step: int) -> Calibratio
 
 
 def keep_calibration(folder: Path, calibration: Calibration) -> None:
-    """Keep a calibration in a run's folder, beside those of other filters of the same checkpoint.
-
-    Where the folder cannot be written to, it is not kept, and made again when it is needed.
-    """
+    """Keep a calibration in a run's folder, beside those of other filters of the checkpoint."""
     others = [
         each
         for each in _read(folder)
         if each.step == calibration.step and each.settings != calibration.settings
     ]
     listed = [each.as_json() for each in [*others, calibration]]
-    with suppress(OSError):
-        text = sealed({"version": VERSION, "calibrations": listed})
-        write_whole(folder / FILE, text.decode() + "\n")
+    write_list(folder / FILE, ENTRY, VERSION, listed)
 
 
 def _read(folder: Path) -> list[Calibration]:
-    path = folder / FILE
-    if not path.exists():
-        return []
+    listed = read_list(folder / FILE, ENTRY, VERSION)
     try:
-        record = unsealed(path.read_bytes().rstrip(b"\n"))
-        # Another version's are made again.
-        listed = record["calibrations"] if record["version"] == VERSION else []
         return [Calibration.from_json(each) for each in listed]
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(
-            f"{str(path)!r} is damaged ({error}). Remove it: it is made again from the validation"
-            " data of the run, where they are at hand."
-        ) from None
+        raise list_damaged(folder / FILE, error) from None
 
 
 def _knots(values: np.ndarray) -> tuple[float, ...]:

@@ -12,13 +12,14 @@ from varfilter._arguments import require_positive
 from varfilter._text import count
 from varfilter.data.continued import Continued, continued
 from varfilter.data.dataset import Dataset
-from varfilter.runs.applied import apply_run
+from varfilter.media.gaussians import Gaussians, reference_gaussians
+from varfilter.runs.applied import apply_run, pool_run
+from varfilter.runs.forecasting import LINEAR, with_pool
+from varfilter.runs.metrics import MODEL, POOLED
+from varfilter.runs.pooling import pooled_predictions
 from varfilter.runs.run import Run
-from varfilter.training.predictive_scores import column_scores, filter_predictions
+from varfilter.training.predictive_scores import Drawn, column_scores, filter_predictions
 
-# What was learned for a reference, in the folder of a run.
-LINEAR = "linear.safetensors"
-MODEL = "model"
 # Steps to be predicted, and forecasts further ahead, that tell scores well enough.
 MOST_STEPS, MOST_FORECASTS = 2000, 200
 NUM_SAMPLES = 256
@@ -42,7 +43,10 @@ def compare_run(
     its own units, but for values that are held at a bound or are 0), and the shares of values
     `within_50` and `within_90`, bands that should hold so many in a hundred. `nats` of a predictor
     are summed over the columns. All have predicted the same values, told of all rows before them;
-    the run with the filter that `filter_data` has, by 256 draws. None where there are no columns.
+    the run with the filter that `filter_data` has, by 256 draws. `model` is its own prediction, as
+    `filter_data` gives it, and `pooled` what `forecast_data` makes of it and the references; the
+    weights of the pool are found by the validation part, where it is therefore not scored. None
+    where there are no columns.
 
     Without a `horizon` it is ten, or half of the longest sequence if that is less. `dataset` is
     that of the run, if it is at hand.
@@ -50,45 +54,70 @@ def compare_run(
     if horizon is not None:
         require_positive("horizon", horizon)
     dataset = run.dataset if dataset is None else dataset
-    references = run.medium.column_references(dataset, run.folder / LINEAR)
+    sequences, horizon, every = compared_part(dataset, split, horizon)
+    horizons = tuple(dict.fromkeys((1, horizon)))
+    references = run.medium.column_references(dataset, run.folder / LINEAR, horizons)
     if references is None:
         return None
-    sequences, horizon, every = compared_part(dataset, split, horizon)
     applied = apply_run(run, seed=seed, num_particles=num_particles)
-    own = filter_predictions(
+    drawn = filter_predictions(
         applied.filter, applied.model, sequences, jax.random.key(seed),
-        horizon=horizon, every=every, num_samples=NUM_SAMPLES,
+        horizons=horizons, every=every, num_samples=NUM_SAMPLES,
     )  # fmt: skip
-    found: dict[str, dict[str, Any]] = {
-        MODEL: {str(ahead): column_scores(dataset, each) for ahead, each in own.items()}
+    said = {
+        name: reference_gaussians(predictor, sequences, horizons, every)
+        for name, predictor in references.predictors.items()
     }
-    for name, predict in references.predictors.items():
-        found[name] = {
-            str(ahead): column_scores(dataset, predict(sequences, ahead, every if ahead > 1 else 1))
-            for ahead in own
-        }
+    pool = None
+    if split != "valid":
+        pooled = with_pool(run, applied, dataset).pool
+        pool = None if pooled is None else pooled.pool
+    found = {
+        str(ahead): _scores_at(dataset, own, {name: each[ahead] for name, each in said.items()},
+                               None if pool is None else pool.at(dataset, ahead))
+        for ahead, own in drawn.items()
+    }  # fmt: skip
+    by_predictor = {
+        name: {ahead: scores[name] for ahead, scores in found.items()}
+        for name in next(iter(found.values()))
+    }
     return {
         "split": split,
         "num_sequences": len(sequences),
         "num_steps": sum(len(each) - each.begin for each in sequences),
-        "horizons": list(own),
+        "horizons": list(drawn),
         "forecast_every": every,
         "num_samples": NUM_SAMPLES,
         "units": run.medium.score_units,
         "scales": _scales(dataset),
         "notes": list(references.notes),
-        "columns": found,
+        "columns": by_predictor,
         "nats": {
             name: {ahead: _total(scores) for ahead, scores in by_horizon.items()}
-            for name, by_horizon in found.items()
+            for name, by_horizon in by_predictor.items()
         },
     }
 
 
+def _scores_at(
+    dataset: Dataset, own: Drawn, references: dict[str, Gaussians], weights: np.ndarray | None
+) -> dict[str, Any]:
+    """The scores of each predictor so many steps ahead; `weights` are those of the pool."""
+    found = {MODEL: own.scored()}
+    if weights is not None:
+        found[POOLED] = pooled_predictions(dataset, weights, own, list(references.values()))
+    found |= {name: each.scored(dataset, own.xs) for name, each in references.items()}
+    return {name: column_scores(dataset, each) for name, each in found.items()}
+
+
 def remember_comparison(run: Run, dataset: Dataset, horizon: int = 1) -> dict[str, Any] | None:
-    """Compare on the validation part, and put on record who predicts best there."""
+    """Compare on the validation part, and put on record who predicts best there.
+
+    By the same part the weights are found of the pool that forecasts are.
+    """
     found = compare_run(run, dataset=dataset, split="valid", horizon=horizon)
     if found is not None:
+        pool_run(run, dataset)
         run.remember(comparison={name: each["1"] for name, each in found["nats"].items()})
     return found
 

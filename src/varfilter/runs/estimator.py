@@ -24,6 +24,7 @@ from varfilter.media.table import TableSource
 from varfilter.runs.alarms import require_rate, with_alarms
 from varfilter.runs.applied import apply_run, calibrate_run, filter_data, forecast_data
 from varfilter.runs.comparison import remember_comparison
+from varfilter.runs.forecasting import with_pool
 from varfilter.runs.metrics import verdict
 from varfilter.runs.run import IN_MEMORY, Run
 from varfilter.runs.training import train_run
@@ -197,15 +198,17 @@ class TableFilter:
         levels: Sequence[float] = (0.05, 0.5, 0.95),
         num_particles: int | None = None,
         num_samples: int = 256,
+        pool: bool = True,
     ) -> Any:
         """The rows of `forecast_data`, from the end of `frame`, or of what it was fitted to.
 
-        `inputs` is a table of the known inputs of the steps ahead, of a filter that has any.
+        They are pooled with the references of the table, unless `pool` is False. `inputs` is a
+        table of the known inputs of the steps ahead, of a filter that has any.
         """
         run, frame = self.run, self._given(frame)
         rows = forecast_data(
             run, frame, horizon, inputs=inputs, seed=self.seed, levels=levels,
-            num_particles=num_particles, num_samples=num_samples,
+            num_particles=num_particles, num_samples=num_samples, pool=pool, dataset=self._dataset,
         )  # fmt: skip
         return frame_like(frame, rows, run.template.schema)
 
@@ -259,7 +262,8 @@ class TableFilter:
             template = run.template
             plan = run.medium.plan(template, inputs)
             each, ahead = run.medium.ahead(template, each, horizon, plan)
-            found = applied.forecast(applied.last_belief(each), ahead)
+            pooled = with_pool(run, applied, self._dataset)
+            found = pooled.forecast(applied.last_belief(each), each, ahead)
             low, high = (restored(template, quantile) for quantile in found.quantiles)
             fan = (ahead.times, restored(template, found.mean), low, high)
         filtering = joined(list(applied.filterings(each)))
@@ -268,13 +272,16 @@ class TableFilter:
     def save(self, path: str | Path) -> None:
         """A copy of the run's folder: `load` reads it, and so does `varfilter filter PATH`.
 
-        Alarms are calibrated first, unless they were, since the rows stay behind.
+        Alarms are calibrated first, and the pool of forecasts is found, unless they were, since the
+        rows stay behind.
         """
         path = Path(path)
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise FileExistsError(f"`path` {str(path)!r} is there already. Give a new folder.")
         if self._dataset is not None and self.alarm_rate != 0:
             calibrate_run(self.run, self._dataset)
+        if self._dataset is not None:
+            with_pool(self.run, apply_run(self.run), self._dataset)
         shutil.copytree(self.run.folder, path, dirs_exist_ok=True)
 
     @classmethod

@@ -106,6 +106,34 @@ def write_whole(path: Path, text: str) -> None:
         put(text.encode("utf-8"))
 
 
+def read_list(path: Path, entry: str, version: int) -> list[dict[str, Any]]:
+    """What `write_list` wrote there; nothing where there is no file, or one of another version."""
+    if not path.exists():
+        return []
+    try:
+        record = unsealed(path.read_bytes().rstrip(b"\n"))
+        return record[entry] if record["version"] == version else []
+    except (ValueError, KeyError, TypeError) as error:
+        raise list_damaged(path, error) from None
+
+
+def list_damaged(path: Path, error: Exception) -> ValueError:
+    """The error of a list that cannot be read, and what to do."""
+    return ValueError(
+        f"{str(path)!r} is damaged ({error}). Remove it: it is made again from the validation"
+        " data of the run, where they are at hand."
+    )
+
+
+def write_list(path: Path, entry: str, version: int, listed: list[dict[str, Any]]) -> None:
+    """Keep what can be made again, such as what was found of a filter by validation.
+
+    Where the folder cannot be written to, it is not kept, and made again when it is needed.
+    """
+    with suppress(OSError):
+        write_whole(path, sealed({"version": version, entry: listed}).decode() + "\n")
+
+
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
     """Errors of the system inside the block, as a sentence on what could not be written."""

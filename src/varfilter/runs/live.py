@@ -1,5 +1,6 @@
 """Lines of JSON on standard input, filtered one by one as they come."""
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -7,6 +8,7 @@ import jax
 import numpy as np
 
 from varfilter._arguments import require_positive
+from varfilter.data.continued import MOST_BEFORE
 from varfilter.filtering import Belief
 from varfilter.media import NewSequence, Row, medium_of
 from varfilter.media.formats import Moment
@@ -46,6 +48,8 @@ class LiveFilter:
         self._stream = Stream(applied.filter, applied.model, applied.key)
         self._streamed: str | int | None = None
         self._outside: set[str] = set()
+        # What references of a pool are told of.
+        self._recent: dict[str | int, deque[NewSequence]] = {}
 
     def rows(self, lines: Iterable[str | bytes]) -> Iterator[Row]:
         """Yield the rows of `filter_data`, each before waiting for the next line."""
@@ -100,7 +104,17 @@ class LiveFilter:
         for name, belief in self._beliefs.items():
             rest = self._sequence([last[name], *waiting[name]])
             _, ahead = medium.ahead(dataset, rest, horizon, plan)
-            yield from self.applied.forecast_rows(belief, name, ahead)
+            yield from self.applied.forecast_rows(belief, self._history(name), ahead)
+
+    def _history(self, name: str | int) -> NewSequence:
+        """The last steps of a sequence."""
+        recent = self._recent[name]
+        rows, xs, times = (
+            np.concatenate([getattr(step, part) for step in recent])
+            for part in ("rows", "xs", "times")
+        )
+        us = [step.us for step in recent if step.us is not None]
+        return NewSequence(name, rows, xs, times, np.concatenate(us) if us else None)
 
     def _sequence(self, steps: list[Any]) -> NewSequence:
         """Some steps of a sequence, one after another, as they are filtered."""
@@ -133,6 +147,12 @@ class LiveFilter:
         """Fold a step into the belief; the first one begins it."""
         name, before = step.sequence, self._belief_before(step)
         self._before[name] = before
+        recent = self._recent.setdefault(name, deque(maxlen=MOST_BEFORE))
+        if step.is_anew or before is None:
+            recent.clear()
+        elif step.is_again:
+            recent.pop()
+        recent.append(sequence)
         if before is None:
             self._beliefs[name] = self.applied.started(sequence.xs[0])
             self._streamed = None

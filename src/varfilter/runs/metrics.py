@@ -21,6 +21,8 @@ from varfilter.runs.folder import is_sealed, sealed, unsealed
 from varfilter.runs.validation import subset
 
 Line = dict[str, Any]
+# In a comparison: the model's own predictions, and the pool of these and its references.
+MODEL, POOLED = "model", "pooled"
 # Of all that was gained by the best: validation that has lost more than this again has risen.
 RISEN = 0.05
 # A validation or two after the best may be chance.
@@ -202,15 +204,20 @@ def verdict(run: Any) -> str | None:
 
 def shortfall(nats: Mapping[str, float], split: str = "valid") -> str | None:
     """A model that is no better than another predictor; `nats` of each, on a held-out split."""
-    others = {name: score for name, score in nats.items() if name != "model"}
-    name = min(others, key=lambda other: others[other])
-    if nats["model"] < others[name]:
+    name = best_reference(nats)
+    if nats[MODEL] < nats[name]:
         return None
     return (
-        f"It is no better than the {name}: {nats['model']:.4f} nats per step of the"
+        f"It is no better than the {name}: {nats[MODEL]:.4f} nats per step of the"
         f" {'validation' if split == 'valid' else split} part, where that has"
-        f" {others[name]:.4f}."
+        f" {nats[name]:.4f}."
     )
+
+
+def best_reference(nats: Mapping[str, float]) -> str:
+    """Which of the references beside a model has the best score."""
+    others = [name for name in nats if name not in (MODEL, POOLED)]
+    return min(others, key=lambda name: nats[name])
 
 
 def only(dataset: Dataset, split: str, numbers: Sequence[int]) -> Dataset:

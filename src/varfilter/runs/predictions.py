@@ -66,7 +66,7 @@ def expected_ahead(
         if number == 0 and (naive := verdict(run)) is not None:
             _warn(naive)
         sequence, ahead = run.medium.ahead(run.template, each, horizon, plan)
-        found = applied.forecast(applied.last_belief(sequence), ahead)
+        found = applied.forecast(applied.last_belief(sequence), sequence, ahead)
         xs = np.asarray(run.medium.likely(run.template, np.asarray(found.mean)))
         yield Sample(xs, 0, sequence.name, ahead.times, sequence.schema)
 

@@ -19,7 +19,7 @@ from varfilter.data.dataset import Dataset
 from varfilter.filtering import Belief, scan_steps, start
 from varfilter.filters.base import AbstractFilter, Carry, driven_carry
 from varfilter.model import AbstractModel, State, driven
-from varfilter.prediction import predictive_quantiles, steady_mean
+from varfilter.prediction import steady_mean
 
 # The edges of the bands of 90% and 50%.
 LEVELS = (0.05, 0.25, 0.75, 0.95)
@@ -56,6 +56,93 @@ class Predictions(NamedTuple):
         *others, quantiles = zip(*parts, strict=True)
         xs, mean, nats, crps = map(np.concatenate, others)
         return Predictions(xs, mean, nats, crps, np.concatenate(quantiles, axis=1))
+
+
+class Drawn(NamedTuple):
+    """What a filter expected of values, by draws, (values, columns) in the model's units.
+
+    - `xs`: what came, NaN where nothing was observed. `mean`: the expected value.
+    - `nats`: -log p(x) of the column alone.
+    - `draws`: (values, num_samples, columns), of what may come.
+    """
+
+    xs: np.ndarray
+    mean: np.ndarray
+    nats: np.ndarray
+    draws: np.ndarray
+
+    def part(self, which: slice) -> "Drawn":
+        """Those of some of the values."""
+        return Drawn(*(each[which] for each in self))
+
+    @staticmethod
+    def joined(parts: Sequence["Drawn"]) -> "Drawn":
+        """Those of several sequences as one."""
+        return Drawn(*map(np.concatenate, zip(*parts, strict=True)))
+
+    def scored(self, weights: np.ndarray | None = None) -> Predictions:
+        """How good they were; `weights` (num_samples, columns) of the draws, if they differ."""
+        num_draws, size = self.draws.shape[1:]
+        if weights is None:
+            weights = np.full((num_draws, size), 1.0 / num_draws)
+        own = Weighted.of(np.moveaxis(self.draws, 1, 0), weights[:, None])
+        quantiles = own.quantiles(LEVELS)
+        return Predictions(self.xs, self.mean, self.nats, own.crps(self.xs), quantiles)
+
+
+class Weighted(NamedTuple):
+    """Draws in order, (draws, ..., columns), and how much each of them weighs; the sums are 1."""
+
+    values: np.ndarray
+    weights: np.ndarray
+
+    @staticmethod
+    def of(values: np.ndarray, weights: np.ndarray) -> "Weighted":
+        """Put the draws of each element in order."""
+        order = np.argsort(values, axis=0)
+        weights = np.broadcast_to(weights, values.shape)
+        ordered = np.take_along_axis(values, order, axis=0)
+        return Weighted(ordered, np.take_along_axis(weights, order, axis=0))
+
+    @property
+    def ranks(self) -> np.ndarray:
+        """The share of the whole that lies below each of them, and half of its own."""
+        return np.cumsum(self.weights, axis=0) - 0.5 * self.weights
+
+    @property
+    def _repeats(self) -> np.ndarray:
+        """The sum of squared weights: one over the number of draws that are as good as these."""
+        return np.sum(self.weights**2, axis=0)
+
+    def quantiles(self, levels: Sequence[float]) -> np.ndarray:
+        """The values (levels, ..., columns) below which one more draw lies so often.
+
+        As `varfilter.prediction.predictive_quantiles`: of n equal draws the one of rank p (n + 1),
+        since one more is as likely to fall into each of the n + 1 places between them.
+        """
+        # Ranks run from 0 to 1 less half of a draw at each end; p (n + 1) - 1/2 of n are these.
+        places = [level + (level - 0.5) * self._repeats for level in levels]
+        return np.stack([self._at(place) for place in places])
+
+    def _at(self, places: np.ndarray) -> np.ndarray:
+        """The values at the ranks `places` (..., columns), between two of them by a line."""
+        ranks, last = self.ranks, len(self.values) - 1
+        above = np.sum(ranks < places[None], axis=0)
+        ends = [np.clip(above - 1, 0, last)[None], np.minimum(above, last)[None]]
+        (lower, upper), (low, high) = (
+            [np.take_along_axis(each, end, axis=0)[0] for end in ends]
+            for each in (ranks, self.values)
+        )
+        apart = upper - lower
+        share = np.where(apart > 0, (places - lower) / np.where(apart > 0, apart, 1.0), 0.0)
+        return low + np.clip(share, 0.0, 1.0) * (high - low)
+
+    def crps(self, xs: np.ndarray) -> np.ndarray:
+        """E|X - x| - E|X - X'| / 2, of two different draws."""
+        away = np.sum(self.weights * np.abs(self.values - xs[None]), axis=0)
+        # Sum over pairs of w w' |X - X'| is that of the draws in order, each with its rank.
+        apart = np.sum(self.weights * (4.0 * self.ranks - 2.0) * self.values, axis=0)
+        return away - 0.5 * apart / np.maximum(1.0 - self._repeats, 1e-12)
 
 
 def column_scores(dataset: Dataset, found: Predictions) -> dict[str, dict[str, Any]]:
@@ -127,32 +214,36 @@ def filter_predictions(
     sequences: Iterable[Continued],
     key: PRNGKeyArray,
     *,
-    horizon: int = 1,
+    horizons: Sequence[int] = (1,),
     every: int = 1,
     num_samples: int = 256,
-) -> dict[int, Predictions]:
-    """What the filter predicts one step ahead of each step; and, if asked, `horizon` steps ahead.
+) -> dict[int, Drawn]:
+    """What the filter predicts so many steps ahead, for each of `horizons`, in their order.
 
-    Forecasts begin before every `every`-th step, counted from the first that is to be predicted.
+    One step ahead it is of every step. Further ahead forecasts begin before every `every`-th step,
+    counted from the first that is to be predicted, where all of the longest horizon is known.
     """
-    found: dict[int, list[Predictions]] = {1: [], horizon: []}
+    further = tuple(sorted(horizon for horizon in horizons if horizon > 1))
+    found: dict[int, list[Drawn]] = {horizon: [] for horizon in horizons}
     for number, sequence in enumerate(sequences):
         own_key = jax.random.fold_in(key, number)
-        places = origins(sequence, horizon, every) if horizon > 1 else np.zeros(0, int)
+        places = origins(sequence, further[-1], every) if further else np.zeros(0, int)
         next_steps = []
-        for begin, xs, carries, scores in _chunks(filter, model, sequence, own_key, num_samples):
-            next_steps.append(_predictions(xs, scores))
+        for begin, xs, carries, drawn in _chunks(filter, model, sequence, own_key, num_samples):
+            next_steps.append(_as_drawn(xs, drawn))
             here = places[(places >= begin) & (places < begin + CHUNK)]
             for first in range(0, len(here), LOT):
                 lot = here[first : first + LOT]
-                ahead = _forecast(
-                    filter, model, sequence, carries, lot, begin, own_key, horizon, num_samples
+                parts = _forecast(
+                    filter, model, sequence, carries, lot, begin, own_key, further, num_samples
                 )
-                found[horizon].append(ahead)
-        whole, length = Predictions.joined(next_steps), len(sequence)
-        before = sequence.begin - 1 - _first(sequence)
-        found[1].append(whole.part(slice(before, before + length - sequence.begin)))
-    return {ahead: Predictions.joined(parts) for ahead, parts in found.items() if parts}
+                for horizon, part in zip(further, parts, strict=True):
+                    found[horizon].append(part)
+        if 1 in found:
+            before = sequence.begin - 1 - _first(sequence)
+            length = len(sequence) - sequence.begin
+            found[1].append(Drawn.joined(next_steps).part(slice(before, before + length)))
+    return {ahead: Drawn.joined(parts) for ahead, parts in found.items() if parts}
 
 
 def origins(sequence: Continued, horizon: int, every: int) -> np.ndarray:
@@ -189,16 +280,16 @@ def _chunks(
     key: PRNGKeyArray,
     num_samples: int,
 ) -> Iterator[tuple[int, np.ndarray, Carry, tuple[Array, ...]]]:
-    """Filter a sequence: (first step, xs, carries before each step, scores) of each chunk."""
+    """Filter a sequence: (first step, xs, carries before each, what was expected) of each chunk."""
     belief = _start(filter, model, jnp.asarray(sequence.xs[_first(sequence)]), key)
     for begin in range(_first(sequence) + 1, len(sequence), CHUNK):
         xs = _padded(sequence.xs, begin, CHUNK, np.nan)
         us = None if sequence.us is None else jnp.asarray(_padded(sequence.us, begin, CHUNK, 0.0))
         mask = jnp.arange(CHUNK) < len(sequence) - begin
-        belief, carries, scores = _scored_steps(
+        belief, carries, drawn = _drawn_steps(
             filter, model, belief, jnp.asarray(xs), us, mask, key, num_samples
         )
-        yield begin, xs, carries, scores
+        yield begin, xs, carries, drawn
 
 
 def _forecast(
@@ -209,28 +300,35 @@ def _forecast(
     places: np.ndarray,
     begin: int,
     key: PRNGKeyArray,
-    horizon: int,
+    horizons: tuple[int, ...],
     num_samples: int,
-) -> Predictions:
-    """Forecast from before each of the places, a lot at once; the last step alone counts.
+) -> list[Drawn]:
+    """Forecast from before each of the places, a lot at once; for each horizon what is said of it.
 
     `carries` has what was carried before step `begin`, and those after it.
     """
-    filled = np.resize(places, LOT)
-    xs, us = sequence.xs[filled + horizon - 1], None
+    filled, longest = np.resize(places, LOT), horizons[-1]
+    us = None
     if sequence.us is not None:
-        us = jnp.asarray(np.stack([sequence.us[place : place + horizon] for place in filled]))
-    where = jnp.asarray(filled - begin)
-    scores = _scored_ahead(
-        filter, model, carries, where, us, jnp.asarray(xs), key, jnp.asarray(filled),
-        horizon, num_samples,
+        us = jnp.asarray(np.stack([sequence.us[place : place + longest] for place in filled]))
+    # What stands in the row of each step ahead; those between the horizons are in none.
+    rows = np.full(longest, len(horizons))
+    rows[np.array(horizons) - 1] = np.arange(len(horizons))
+    xs = sequence.xs[filled[:, None] + np.array(horizons) - 1]
+    found = _drawn_ahead(
+        filter, model, carries, jnp.asarray(filled - begin), us, jnp.asarray(xs), key,
+        jnp.asarray(filled), jnp.asarray(rows), num_samples,
     )  # fmt: skip
-    return _predictions(xs, scores).part(slice(len(places)))
+    part = slice(len(places))
+    return [
+        _as_drawn(xs[:, i], tuple(each[:, i] for each in found)).part(part)
+        for i in range(len(horizons))
+    ]
 
 
-def _predictions(xs: np.ndarray, scores: tuple[Array, ...]) -> Predictions:
-    mean, nats, crps, quantiles = (np.asarray(part, np.float64) for part in scores)
-    return Predictions(np.asarray(xs, np.float64), mean, nats, crps, np.moveaxis(quantiles, 1, 0))
+def _as_drawn(xs: np.ndarray, drawn: tuple[Array, ...]) -> Drawn:
+    mean, nats = (np.asarray(each, np.float64) for each in drawn[:2])
+    return Drawn(np.asarray(xs, np.float64), mean, nats, np.asarray(drawn[2]))
 
 
 def _padded(values: np.ndarray, begin: int, size: int, padding: float) -> np.ndarray:
@@ -239,7 +337,7 @@ def _padded(values: np.ndarray, begin: int, size: int, padding: float) -> np.nda
     return np.concatenate([part, missing])
 
 
-def _scored_steps(
+def _drawn_steps(
     filter: AbstractFilter,
     model: AbstractModel,
     belief: Belief,
@@ -249,95 +347,96 @@ def _scored_steps(
     key: PRNGKeyArray,
     num_samples: int,
 ) -> tuple[Belief, Carry, tuple[Array, ...]]:
-    """The last belief, the carries before each step, and the scores of what was predicted of it."""
+    """The last belief, the carries before each step, and what was expected of it."""
 
     def take(belief: Belief, x_and_u: Any, exists: Array, key: PRNGKeyArray) -> Any:
         x, u = x_and_u
         carry = driven_carry(filter, model, belief.carry, u)
         own = jax.random.split(jax.random.fold_in(key, 1), num_samples)
-        scores = _scores(x, *jax.vmap(lambda key: _drawn(filter, model, carry, x, key))(own))
-        return filter.step(model, carry, x, key)[0], (belief.carry, scores)
+        drawn = _expected(x, *jax.vmap(lambda key: _drawn(filter, model, carry, x, key))(own))
+        return filter.step(model, carry, x, key)[0], (belief.carry, drawn)
 
-    belief, (carries, scores) = scan_steps(take, belief, (xs, us), mask, key)
-    return belief, carries, scores
+    belief, (carries, drawn) = scan_steps(take, belief, (xs, us), mask, key)
+    return belief, carries, drawn
 
 
-def _scored_ahead(
+def _drawn_ahead(
     filter: AbstractFilter,
     model: AbstractModel,
     carries: Carry,
     offsets: Int[Array, " lot"],
-    us: Float[Array, "lot horizon inputs"] | None,
-    xs: Float[Array, "lot size"],
+    us: Float[Array, "lot longest inputs"] | None,
+    xs: Float[Array, "lot horizons size"],
     key: PRNGKeyArray,
     places: Int[Array, " lot"],
-    horizon: int,
+    rows: Int[Array, " longest"],
     num_samples: int,
 ) -> tuple[Array, ...]:
-    """The scores of what is predicted of the last of `horizon` steps, from some of the carries."""
+    """What is expected at each horizon, from some of the carries: (lot, horizons, ...).
 
-    def one(offset: Array, us: Array | None, x: Array, place: Array) -> tuple[Array, ...]:
+    `rows` says of each step ahead which of the horizons it is; one that is none of them has a
+    number beyond theirs, and is simulated only.
+    """
+
+    def one(offset: Array, us: Array | None, xs: Array, place: Array) -> tuple[Array, ...]:
         carry = jax.tree.map(lambda leaf: leaf[offset], carries)
-        own_key = jax.random.fold_in(jax.random.fold_in(key, place), 1)
+        key_state, key_steps = jax.random.split(
+            jax.random.fold_in(jax.random.fold_in(key, place), 1)
+        )
+        states = jax.vmap(lambda key: filter.draw(model, carry, key))(
+            jax.random.split(key_state, num_samples)
+        )
 
-        def future(key: PRNGKeyArray) -> tuple[Array, Array, Array]:
-            key_state, key_steps, key_last = jax.random.split(key, 3)
-            state = filter.draw(model, carry, key_state)
-            before = None if us is None else us[:-1]
-            state = _simulated(model, state, before, key_steps, horizon - 1)
-            state = driven(model, state, None if us is None else us[-1])
-            return _emitted(model, state, x, key_last)
+        def step(carried: tuple[State, Any], t_row_u: Any) -> tuple[tuple[State, Any], None]:
+            (states, found), (t, row, u) = carried, t_row_u
+            x = xs[jnp.minimum(row, len(xs) - 1)]
+            keys = jax.random.split(jax.random.fold_in(key_steps, t), num_samples)
 
-        return _scores(x, *jax.vmap(future)(jax.random.split(own_key, num_samples)))
+            def go_on(state: State, key: PRNGKeyArray) -> tuple[State, tuple[Array, ...]]:
+                state = driven(model, state, u)
+                z, emitted = _emitted(model, state, x, key)
+                return model.advance(state, z, model.embed(emitted[1])), emitted
+
+            states, emitted = jax.vmap(go_on)(states, keys)
+            # A row beyond the last is dropped.
+            found = jax.tree.map(
+                lambda kept, new: kept.at[row].set(new, mode="drop"), found, _expected(x, *emitted)
+            )
+            return (states, found), None
+
+        size = xs.shape[-1]
+        shapes = ((size,), (size,), (num_samples, size))
+        nothing = tuple(jnp.zeros((len(xs), *shape), xs.dtype) for shape in shapes)
+        parts = (jnp.arange(len(rows)), rows, us)
+        return jax.lax.scan(step, (states, nothing), parts)[0][1]
 
     return jax.vmap(one)(offsets, us, xs, places)
-
-
-def _simulated(
-    model: AbstractModel, state: State, us: Array | None, key: PRNGKeyArray, num_steps: int
-) -> State:
-    """The state after so many steps of the model's own making."""
-
-    def step(state: State, t_and_u: Any) -> tuple[State, None]:
-        t, u = t_and_u
-        state = driven(model, state, u)
-        key_z, key_x = jax.random.split(jax.random.fold_in(key, t))
-        z = distributions.sample(model.prior(state), key_z)
-        x = model.emission(state, z).sample(key_x)
-        return model.advance(state, z, model.embed(x)), None
-
-    return jax.lax.scan(step, state, (jnp.arange(num_steps), us))[0]
 
 
 def _drawn(
     filter: AbstractFilter, model: AbstractModel, carry: Carry, x: Array, key: PRNGKeyArray
 ) -> tuple[Array, Array, Array]:
     key_state, key_last = jax.random.split(key)
-    return _emitted(model, filter.draw(model, carry, key_state), x, key_last)
+    return _emitted(model, filter.draw(model, carry, key_state), x, key_last)[1]
 
 
 def _emitted(
     model: AbstractModel, state: State, x: Array, key: PRNGKeyArray
-) -> tuple[Array, Array, Array]:
-    """(the mean, a draw, log p(x) of each element alone) of the next emission after a draw of z."""
+) -> tuple[Any, tuple[Array, Array, Array]]:
+    """z, and (the mean, a draw, log p(x) of each element alone) of the emission after it."""
     key_z, key_x = jax.random.split(key)
-    emission = model.emission(state, distributions.sample(model.prior(state), key_z))
+    z = distributions.sample(model.prior(state), key_z)
+    emission = model.emission(state, z)
     # An element alone: the others were not observed.
     alone = jnp.where(jnp.eye(x.size, dtype=bool), x[None], jnp.nan)
-    return emission.mean, emission.sample(key_x), jax.vmap(emission.log_prob)(alone)
+    return z, (emission.mean, emission.sample(key_x), jax.vmap(emission.log_prob)(alone))
 
 
-def _scores(x: Array, means: Array, draws: Array, log_probs: Array) -> tuple[Array, ...]:
-    """(mean, nats, CRPS, quantiles) of the mixture that so many draws stand for."""
-    count = draws.shape[0]
-    nats = jnp.log(jnp.asarray(count, x.dtype)) - jax.nn.logsumexp(log_probs, axis=0)
-    ordered = jnp.sort(draws, axis=0)
-    # Sum over pairs of |X - X'| is that of the draws in order, each with its rank for a weight.
-    ranks = jnp.asarray(2.0 * np.arange(1, count + 1) - count - 1.0, x.dtype)
-    apart = jnp.tensordot(ranks, ordered, axes=1) / (count * max(count - 1, 1))
-    crps = jnp.mean(jnp.abs(draws - x[None]), axis=0) - apart
-    return steady_mean(means), nats, crps, predictive_quantiles(draws, LEVELS)
+def _expected(x: Array, means: Array, draws: Array, log_probs: Array) -> tuple[Array, ...]:
+    """(mean, nats, draws) of the mixture that so many draws stand for."""
+    count = jnp.asarray(draws.shape[0], x.dtype)
+    return steady_mean(means), jnp.log(count) - jax.nn.logsumexp(log_probs, axis=0), draws
 
 
 _start = kept_jit(start)
-_scored_steps, _scored_ahead = kept_jit(_scored_steps), kept_jit(_scored_ahead)
+_drawn_steps, _drawn_ahead = kept_jit(_drawn_steps), kept_jit(_drawn_ahead)

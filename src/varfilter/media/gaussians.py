@@ -1,0 +1,136 @@
+"""Gaussian predictions of the columns of a table: what all references say, and how well they do.
+
+A Gaussian of each value, or of its logarithm; counts and other levels have the probability of the
+Gaussian around them, and of what is 0 or 1 there is the probability of a 1.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from varfilter.data.continued import Continued
+from varfilter.data.dataset import Dataset
+from varfilter.media.reference import element_nats
+from varfilter.training.predictive_scores import LEVELS, Predictions, origins
+
+# Beyond it the mean of a log-normal is infinite in any unit.
+HIGHEST_LOG = 80.0
+
+
+class Gaussians(NamedTuple):
+    """N(centre, spread^2) of each value, (..., columns) in the model's units; of a 0 or 1, p(1).
+
+    `is_log`, (columns): whether it is the logarithm of the value that has this Gaussian.
+    """
+
+    centre: np.ndarray
+    spread: np.ndarray
+    is_log: np.ndarray
+
+    @staticmethod
+    def of(centre: np.ndarray, spread: np.ndarray) -> "Gaussians":
+        """Those of the values as they are; `spread` is broadcast, and is never quite 0."""
+        spread = np.maximum(np.broadcast_to(spread, centre.shape), 1e-6)
+        return Gaussians(centre, spread, np.zeros(centre.shape[-1], bool))
+
+    @property
+    def mean(self) -> np.ndarray:
+        """The expected values."""
+        log_mean = np.minimum(self.centre + 0.5 * self.spread**2, HIGHEST_LOG)
+        return np.where(self.is_log, np.exp(np.where(self.is_log, log_mean, 0.0)), self.centre)
+
+    def quantiles(self, dataset: Dataset, levels: Sequence[float]) -> np.ndarray:
+        """The values (levels, ..., columns) below which a value lies with these probabilities.
+
+        Those of what has levels are levels, and of a 0 or 1 they are 0 or 1.
+        """
+        from scipy.special import ndtri
+
+        places = np.asarray(levels, np.float64).reshape(-1, *(1,) * (self.centre.ndim - 1))
+        found = np.empty((len(levels), *self.centre.shape))
+        for i, family in enumerate(dataset.families):
+            centre, spread = self.centre[..., i], self.spread[..., i]
+            if family.is_binary:
+                found[..., i] = places > 1.0 - centre
+                continue
+            edge = centre + ndtri(places) * spread
+            if self.is_log[i]:
+                edge = np.exp(np.minimum(edge, HIGHEST_LOG))
+            if family.width is not None:
+                low = 0.0 if family.low is None else family.low
+                edge = low + np.rint((edge - low) / family.width) * family.width
+            found[..., i] = np.clip(
+                edge,
+                -np.inf if family.low is None else family.low,
+                np.inf if family.high is None else family.high,
+            )
+        return found
+
+    def nats(self, dataset: Dataset, xs: np.ndarray) -> np.ndarray:
+        """-log p(x) of each value of `xs` (..., columns) by itself."""
+        found = np.zeros(xs.shape)
+        tiny = float(np.finfo(np.float32).tiny)
+        for i, family in enumerate(dataset.families):
+            x, centre, spread = xs[..., i], self.centre[..., i], self.spread[..., i]
+            if self.is_log[i]:
+                log_x = np.log(np.fmax(x, tiny))
+                z = (log_x - centre) / spread
+                found[..., i] = 0.5 * z**2 + np.log(spread) + 0.5 * np.log(2 * np.pi) + log_x
+                found[..., i] += 0.0 * x  # NaN where nothing was observed
+            else:
+                found[..., i] = element_nats(family, x, centre, spread)
+        return found
+
+    def scored(self, dataset: Dataset, xs: np.ndarray) -> Predictions:
+        """How well they predicted the values `xs`, (values, columns)."""
+        from scipy.special import ndtr
+
+        is_binary = np.array([family.is_binary for family in dataset.families])
+        quantiles = np.where(is_binary, np.nan, self.quantiles(dataset, LEVELS))
+        z = (xs - self.centre) / self.spread
+        density = np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi)
+        crps = self.spread * (z * (2 * ndtr(z) - 1) + 2 * density - 1 / np.sqrt(np.pi))
+        if self.is_log.any():  # of a log-normal: Baran and Lerch (2015)
+            z = (np.log(np.fmax(xs, np.finfo(np.float32).tiny)) - self.centre) / self.spread
+            below = ndtr(z - self.spread) + ndtr(self.spread / np.sqrt(2)) - 1
+            log_crps = xs * (2 * ndtr(z) - 1) - 2 * self.mean * below
+            crps = np.where(self.is_log, log_crps, crps)
+        return Predictions(xs, self.mean, self.nats(dataset, xs), crps, quantiles)
+
+
+# What is said of the steps from each place of a sequence on, (places, horizon, columns), told of
+# all steps before that place; and of the known inputs, as far ahead as `horizon`.
+Predictor = Callable[[Continued, np.ndarray, int], Gaussians]
+
+
+def reference_gaussians(
+    predictor: Predictor, sequences: Sequence[Continued], horizons: Sequence[int], every: int
+) -> dict[int, Gaussians]:
+    """What is said of the values that `filter_predictions` predicts with the same arguments."""
+    longest = max(horizons)
+    found: dict[int, list[Gaussians]] = {horizon: [] for horizon in horizons}
+    for sequence in sequences:
+        if 1 in found:
+            found[1].append(_step(predictor(sequence, origins(sequence, 1, 1), 1), 1))
+        places = origins(sequence, longest, every)
+        if longest > 1 and len(places):
+            further = predictor(sequence, places, longest)
+            for horizon in horizons:
+                if horizon > 1:
+                    found[horizon].append(_step(further, horizon))
+    return {
+        horizon: Gaussians(
+            np.concatenate([each.centre for each in parts]),
+            np.concatenate([each.spread for each in parts]),
+            parts[0].is_log,
+        )
+        for horizon, parts in found.items()
+        if parts
+    }
+
+
+def _step(gaussians: Gaussians, horizon: int) -> Gaussians:
+    """Those of one step ahead, (places, columns)."""
+    centre, spread, is_log = gaussians
+    return Gaussians(centre[:, horizon - 1], spread[:, horizon - 1], is_log)

@@ -1,0 +1,173 @@
+"""What the forecasts of a run are pooled with: found by its validation part, kept in its folder.
+
+The pool itself, its weights and what it says, is in `varfilter.runs.pooling`.
+"""
+
+import math
+import warnings
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from varfilter.data.continued import MOST_BEFORE, Continued, continued
+from varfilter.data.dataset import Dataset
+from varfilter.media import Ahead, NewSequence
+from varfilter.media.gaussians import Gaussians, Predictor, reference_gaussians
+from varfilter.prediction import Forecast
+from varfilter.runs.folder import list_damaged, read_list, write_list
+from varfilter.runs.pooling import ForecastPool, pooled_forecast
+from varfilter.runs.run import Run
+from varfilter.training.predictive_scores import filter_predictions
+
+if TYPE_CHECKING:
+    from varfilter.runs.applied import AppliedRun
+
+FILE, ENTRY, VERSION = "pool.json", "pools", 1
+# What was learned for the linear reference, in the folder of a run.
+LINEAR = "linear.safetensors"
+# Steps of the validation part, forecasts from there, and how far ahead these are worth their time.
+MOST_STEPS, MOST_FORECASTS, LONGEST = 2000, 100, 64
+NUM_SAMPLES = 128
+# With fewer forecasts there is nothing to weigh by.
+FEWEST_FORECASTS = 2
+
+
+@dataclass(frozen=True)
+class PooledReferences:
+    """A pool, and the references of its run in the order of its weights."""
+
+    pool: ForecastPool
+    predictors: tuple[Predictor, ...]
+
+    def forecast(self, dataset: Dataset, own: Forecast, history: Continued) -> Forecast:
+        """The model's own forecast from the end of what came, pooled.
+
+        The known inputs of `history`, where there are any, go on through the steps ahead.
+        """
+        place, horizon = np.array([len(history)]), len(own.mean)
+        found = [predictor(history, place, horizon) for predictor in self.predictors]
+        references = [Gaussians(each.centre[0], each.spread[0], each.is_log) for each in found]
+        return pooled_forecast(dataset, self.pool, own, references)
+
+
+def history_of(sequence: NewSequence, ahead: Ahead) -> Continued:
+    """The last steps of a sequence, and the known inputs of those that follow it."""
+    first = max(len(sequence.xs) - MOST_BEFORE, 0)
+    xs, us = sequence.xs[first:], None
+    if sequence.us is not None and ahead.us is not None:
+        us = np.concatenate([sequence.us[first:], ahead.us])
+    return Continued(str(sequence.name), xs, us, None, len(xs))
+
+
+def with_pool(run: Run, applied: "AppliedRun", dataset: Dataset | None = None) -> "AppliedRun":
+    """The same with forecasts that are pooled, if its medium has references by column.
+
+    The weights are found by the validation part of `dataset`, the run's own, which is read again if
+    it is not given; a warning says so where it is not at hand, and was not before.
+    """
+    if not run.medium.has_alarms:
+        return applied
+    pooled = known_pool(run, applied)
+    if pooled is None:
+        try:
+            dataset = run.dataset if dataset is None else dataset
+        except (ValueError, OSError) as error:
+            reason = str(error).partition(". ")[0].rstrip(".")
+            warnings.warn(
+                "Forecasts are the model's alone, and not pooled with its references: the weights"
+                " are found by the validation part of the run's data, for the trajectories that"
+                f" are asked for. {reason}.",
+                stacklevel=3,
+            )
+        else:
+            pooled = fit_pool(run, applied, dataset)
+    return replace(applied, pool=pooled)
+
+
+def fit_pool(run: Run, applied: "AppliedRun", dataset: Dataset) -> PooledReferences | None:
+    """Find the weights of a pool, and keep them in the run's folder.
+
+    None where the validation part is too short, or the data have no columns. All randomness is of
+    one seed, so that a pool does not depend on who asked for it first.
+    """
+    sequences = continued(dataset, "valid", most_steps=MOST_STEPS)
+    lengths = [len(each) - each.begin for each in sequences]
+    longest = max(lengths, default=0) // 2
+    if longest < 1 or sum(lengths) < FEWEST_FORECASTS:
+        return None
+    horizons = validated_horizons(longest)
+    found = run.medium.column_references(dataset, run.folder / LINEAR, horizons)
+    if found is None:
+        return None
+    every = math.ceil(sum(lengths) / MOST_FORECASTS)
+    drawn = filter_predictions(
+        applied.filter, applied.model, sequences, jax.random.key(0),
+        horizons=horizons, every=every, num_samples=NUM_SAMPLES,
+    )  # fmt: skip
+    references = {
+        name: reference_gaussians(predictor, sequences, horizons, every)
+        for name, predictor in found.predictors.items()
+    }
+    pool = ForecastPool.of(dataset, drawn, references, every)
+    pooled = PooledReferences(pool, tuple(found.predictors.values()))
+    _keep(run.folder, applied, pooled)
+    return pooled
+
+
+def validated_horizons(longest: int) -> tuple[int, ...]:
+    """1, 2, 4, ... steps ahead, up to `longest` or 64."""
+    longest = min(longest, LONGEST)
+    return tuple(2**power for power in range(longest.bit_length()))
+
+
+def known_pool(run: Run, applied: "AppliedRun") -> PooledReferences | None:
+    """The pool of a filter that a run's folder has; None if it has none of this one."""
+    for known in read_list(run.folder / FILE, ENTRY, VERSION):
+        try:
+            if known["filter"] == _identity(applied):
+                return _from_json(run, known)
+        except (ValueError, KeyError, TypeError) as error:
+            raise list_damaged(run.folder / FILE, error) from None
+    return None
+
+
+def _identity(applied: "AppliedRun") -> dict[str, Any]:
+    """What tells one filter of a run from another; its draws do not matter to a weight."""
+    settings = applied.settings
+    return {
+        "num_particles": settings.num_particles, "spread": settings.spread, "step": applied.step,
+    }  # fmt: skip
+
+
+def _keep(folder: Path, applied: "AppliedRun", pooled: PooledReferences) -> None:
+    """Keep a pool beside those of other filters of the same checkpoint."""
+    from varfilter.media.naive import Naive
+
+    own = _identity(applied)
+    others = [
+        each
+        for each in read_list(folder / FILE, ENTRY, VERSION)
+        if each["filter"] != own and each["filter"]["step"] == applied.step
+    ]
+    references = [each.as_json() if isinstance(each, Naive) else None for each in pooled.predictors]
+    record = {"filter": own, "pool": pooled.pool.as_json(), "references": references}
+    write_list(folder / FILE, ENTRY, VERSION, [*others, record])
+
+
+def _from_json(run: Run, known: dict[str, Any]) -> PooledReferences:
+    from varfilter.media.linear import linear_predictions, load_linear
+    from varfilter.media.naive import Naive
+
+    dataset = run.template
+    predictors = [
+        # What is not naive was learned, and has a file of its own.
+        partial(linear_predictions, load_linear(run.folder / LINEAR, dataset), dataset)
+        if each is None
+        else Naive.from_json(each)
+        for each in known["references"]
+    ]
+    return PooledReferences(ForecastPool.from_json(known["pool"]), tuple(predictors))

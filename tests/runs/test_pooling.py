@@ -1,0 +1,227 @@
+"""Pools of forecasts: weights where the best ones are known, and what is said of values."""
+
+import csv
+import dataclasses
+import json
+import shutil
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from tiny_runs import keep_untrained, tiny
+from varfilter.data.continued import Continued
+from varfilter.data.dataset import Dataset, Family
+from varfilter.data.ragged import Ragged
+from varfilter.distributions import Bernoulli, Normal
+from varfilter.media import new_sequences
+from varfilter.media.gaussians import Gaussians
+from varfilter.prediction import Forecast, predictive_quantiles
+from varfilter.runs import Run, apply_run, forecast_data
+from varfilter.runs.comparison import compare_run
+from varfilter.runs.forecasting import fit_pool, known_pool, validated_horizons, with_pool
+from varfilter.runs.live import LiveFilter
+from varfilter.runs.pooling import (
+    START,
+    STRENGTH,
+    ForecastPool,
+    most_probable_weights,
+    pooled_forecast,
+    pooled_predictions,
+)
+from varfilter.training.predictive_scores import Drawn, Weighted
+
+RNG = np.random.default_rng(0)
+PART = Ragged.of([np.zeros((3, 2), np.float32)])
+TWO = Dataset(
+    "made", PART, PART, PART, (Family(Normal), Family(Bernoulli)), columns=("level", "valve")
+)
+
+
+def test_weights_are_those_of_the_mixture_that_the_values_came_from():
+    start, num_values = np.array([0.5, 0.5]), 20_000
+    is_first = RNG.random(num_values) < 0.3
+    xs = np.where(is_first, RNG.normal(0, 1, num_values), RNG.normal(4, 1, num_values))
+    nats = -np.stack([stats.norm(0, 1).logpdf(xs), stats.norm(4, 1).logpdf(xs)], axis=1)
+    found = most_probable_weights(nats, 1.0, start)
+    # Four standard errors of a share of 20,000 values, sqrt(0.3 * 0.7 / 20,000) each.
+    assert found[0] == pytest.approx(0.3, abs=4 * 0.0033)
+    # Where values count for nothing, or none was observed, the weights stay where they start.
+    np.testing.assert_allclose(most_probable_weights(nats[:100], 0.0, start), start)
+    np.testing.assert_allclose(most_probable_weights(np.full((5, 2), np.nan), 1.0, start), start)
+    # One value that the first alone can explain counts as one more beside the start.
+    certain = most_probable_weights(np.array([[0.0, 1e6]]), 1.0, start)
+    assert certain[0] == pytest.approx((1 + STRENGTH * 0.5) / (1 + STRENGTH))
+
+
+def test_draws_that_weigh_the_same_are_draws_as_ever():
+    draws = RNG.normal(size=(40, 7, 2)).astype(np.float32)
+    xs = RNG.normal(size=(7, 2))
+    own = Weighted.of(draws, np.full((40, 7, 2), 1 / 40))
+    levels = (0.05, 0.3, 0.95)
+    expected = predictive_quantiles(jnp.asarray(draws), levels)
+    np.testing.assert_allclose(own.quantiles(levels), expected, atol=1e-5)  # in float32
+    pairs = np.abs(draws[:, None] - draws[None]).sum(axis=(0, 1)) / (40 * 39)
+    crps = np.abs(draws - xs).mean(axis=0) - 0.5 * pairs
+    np.testing.assert_allclose(own.crps(xs), crps, atol=1e-5)
+    # A draw of no weight is none.
+    more = np.concatenate([draws, RNG.normal(50, 1, (9, 7, 2))])
+    weights = np.concatenate([np.full((40, 7, 2), 1 / 40), np.zeros((9, 7, 2))])
+    np.testing.assert_allclose(Weighted.of(more, weights).crps(xs), crps, atol=1e-5)
+
+
+def said(num_values=300):
+    """Of a level and a valve: draws of N(1, 1) and of p = 0.2, and a reference N(0, 2), 0.6."""
+    xs = np.stack([RNG.normal(0.3, 1.2, num_values), RNG.random(num_values) < 0.4], axis=1)
+    draws = np.stack(
+        [RNG.normal(1, 1, (num_values, 400)), RNG.random((num_values, 400)) < 0.2], axis=2
+    )
+    mean = np.tile([1.0, 0.2], (num_values, 1))
+    bernoulli = np.where(xs[:, 1] > 0.5, -np.log(0.2), -np.log(0.8))
+    nats = np.stack([-stats.norm(1, 1).logpdf(xs[:, 0]), bernoulli], axis=1)
+    reference = Gaussians.of(np.tile([0.0, 0.6], (num_values, 1)), np.array([2.0, 1.0]))
+    return Drawn(xs, mean, nats, draws), reference
+
+
+def test_a_pool_has_the_density_and_the_moments_of_the_mixture():
+    own, reference = said()
+    weights = np.array([[0.7, 0.3], [0.4, 0.6]])
+    found = pooled_predictions(TWO, weights, own, [reference])
+    x, valve = own.xs.T
+    density = 0.7 * stats.norm(1, 1).pdf(x) + 0.3 * stats.norm(0, 2).pdf(x)
+    np.testing.assert_allclose(found.nats[:, 0], -np.log(density), rtol=1e-9)
+    chance = 0.4 * 0.2 + 0.6 * 0.6
+    chances = np.where(valve > 0.5, chance, 1 - chance)
+    np.testing.assert_allclose(found.nats[:, 1], -np.log(chances), rtol=1e-9)
+    np.testing.assert_allclose(found.mean, np.tile([0.7, chance], (300, 1)), rtol=1e-9)
+    # The edges of the bands are those of the mixture, up to what 400 draws tell.
+    low, high = found.quantiles[0, :, 0].mean(), found.quantiles[3, :, 0].mean()
+    for edge, level in ((low, 0.05), (high, 0.95)):
+        below = 0.7 * stats.norm(1, 1).cdf(edge) + 0.3 * stats.norm(0, 2).cdf(edge)
+        assert below == pytest.approx(level, abs=0.01)
+    assert np.isnan(found.quantiles[:, :, 1]).all()
+    # Never worse than any of them by more than what it lacks in weight.
+    assert (found.nats[:, 0] <= reference.nats(TWO, own.xs)[:, 0] - np.log(0.3) + 1e-9).all()
+    # What was not observed has no score.
+    hidden = own._replace(xs=np.where([True, False], np.nan, own.xs),
+                          nats=np.where([True, False], np.nan, own.nats))  # fmt: skip
+    again = pooled_predictions(TWO, weights, hidden, [reference])
+    assert np.isnan(again.nats[:, 0]).all()
+    np.testing.assert_array_equal(again.nats[:, 1], found.nats[:, 1])
+
+
+def test_the_better_one_has_the_larger_weight_and_few_values_say_little():
+    own, reference = said(4000)
+    many = ForecastPool.of(TWO, {1: own}, {"other": {1: reference}}, every=1)
+    assert many.predictors == ("model", "other")
+    # N(0.3, 1.2) lies between N(1, 1) and N(0, 2): both are needed. Of the valve, p = 0.4 is
+    # halfway from 0.2 to 0.6.
+    assert 0.2 < many.at(TWO, 1)[0, 0] < 0.95
+    assert many.at(TWO, 1)[1, 0] == pytest.approx(0.5, abs=0.1)
+    few = ForecastPool.of(TWO, {16: own.part(slice(3))}, {"other": {16: Gaussians(
+        *(each[:3] for each in reference[:2]), reference.is_log)}}, every=1)  # fmt: skip
+    # Three values whose ways overlap count for three sixteenths.
+    assert few.at(TWO, 16)[:, 0] == pytest.approx(START, abs=0.2 / STRENGTH)
+    again = ForecastPool.from_json(json.loads(json.dumps(many.as_json())))
+    np.testing.assert_array_equal(again.weights, many.weights)
+    assert again.predictors == many.predictors
+
+
+def test_between_horizons_weights_lie_on_a_line_and_then_they_stay():
+    weights = np.array([[[0.9, 0.1]] * 2, [[0.5, 0.5]] * 2])
+    pool = ForecastPool(("model", "other"), (1, 4), weights, 10)
+    for horizon, expected in ((1, 0.9), (2, 0.7), (4, 0.5), (50, 0.5)):
+        np.testing.assert_allclose(pool.at(TWO, horizon)[:, 0], expected)
+    assert validated_horizons(1) == (1,)
+    assert validated_horizons(13) == (1, 2, 4, 8)
+    assert validated_horizons(5000)[-1] == 64
+
+
+def test_futures_of_a_pool_are_those_of_its_parts_by_their_weights():
+    samples = jnp.asarray(RNG.normal(size=(500, 3, 2)), jnp.float32)
+    own = Forecast(samples, samples.mean(axis=0), jnp.zeros((2, 3, 2)), (0.05, 0.95))
+    reference = Gaussians.of(np.full((3, 2), 100.0), np.array([1.0, 1.0]))
+    only = Dataset("made", PART, PART, PART, (Family(Normal),) * 2, columns=("a", "b"))
+    pool = ForecastPool(("model", "other"), (1,), np.array([[[0.8, 0.2]] * 2]), 10)
+    found = pooled_forecast(only, pool, own, [reference])
+    is_other = np.asarray(found.samples) > 50
+    np.testing.assert_allclose(is_other.mean(axis=0), 0.2)
+    # A future is one or the other throughout, and at one level of it.
+    assert (is_other == is_other[:, :1]).all()
+    assert np.ptp(found.samples[is_other.all(axis=(1, 2))], axis=1).max() < 1e-9
+    np.testing.assert_allclose(found.mean, 0.8 * own.mean + 0.2 * 100.0, rtol=1e-6)
+    # A fifth of it lies near 100: there the 95th percentile is, at 15 twentieths of that fifth.
+    assert found.quantiles[1] == pytest.approx(stats.norm(100, 1).ppf(0.75), abs=0.05)
+    alone = ForecastPool(("model", "other"), (1,), np.array([[[1.0, 0.0]] * 2]), 10)
+    np.testing.assert_array_equal(pooled_forecast(only, alone, own, [reference]).samples, samples)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    place = tmp_path_factory.mktemp("pool")
+    own, dataset = tiny("table", place)
+    keep_untrained(Run.begin(place / "run", own, dataset))
+    return place
+
+
+FEW = {"num_particles": 4, "num_samples": 16}
+
+
+def test_forecasts_are_pooled_with_what_the_folder_has(folder, tmp_path, monkeypatch):
+    run, path = Run.load(folder / "run"), folder / "readings.csv"
+    applied = apply_run(run, **FEW)
+    assert known_pool(run, applied) is None
+    alone = list(forecast_data(run, path, 3, pool=False, **FEW))
+    pooled = list(forecast_data(run, path, 3, **FEW))
+    own = with_pool(run, applied).pool
+    assert own.pool.predictors[:2] == ("model", "last value")
+    # The mean of the first step is that of all of them, by their weights.
+    sequence = next(new_sequences(run.template, run.experiment.data, path))
+    history = Continued("", sequence.xs, sequence.us, None, len(sequence.xs))
+    place, template = np.array([len(history)]), run.template
+    means = [each(history, place, 1).mean[0, 0] for each in own.predictors]
+    column = template.columns[0]
+    model = template.scaling(np.array([[alone[0][f"{column}_mean"], 0.5]]))[0, 0]
+    mean = np.sum(own.pool.at(template, 1)[0] * [model, *(each[0] for each in means)])
+    found = template.scaling(np.array([[pooled[0][f"{column}_mean"], 0.5]]))[0, 0]
+    assert found == pytest.approx(mean, rel=1e-4)
+    assert means[0][0] == pytest.approx(sequence.xs[-1, 0], abs=1e-5)
+
+    # The same elsewhere, without the training data, and of live lines.
+    moved = Run.load(shutil.copytree(folder / "run", tmp_path / "moved"))
+    monkeypatch.setattr(Run, "dataset", property(lambda self: pytest.fail("there are no rows")))
+    assert list(forecast_data(moved, path, 3, **FEW)) == pooled
+    again = apply_run(moved, num_particles=4, num_samples=16, levels=(0.05, 0.5, 0.95))
+    live = LiveFilter(with_pool(moved, again), pytest.fail)
+    with path.open() as table:
+        lines = [json.dumps(line) for line in csv.DictReader(table)]
+    rows = sorted(live.forecast_rows(lines, 3), key=lambda row: (row["pump"], row["step"]))
+    np.testing.assert_equal(rows, sorted(pooled, key=lambda row: (row["pump"], row["step"])))
+
+
+def test_a_pool_is_scored_where_its_weights_were_not_found(folder):
+    run = Run.load(folder / "run")
+    assert "pooled" not in compare_run(run, split="valid", num_particles=4)["nats"]
+    found = compare_run(run, split="test", horizon=4, num_particles=4)
+    assert set(found["nats"]) == {"model", "pooled", "last value", "linear model"}
+    assert found["horizons"] == [1, 4]
+    # No weight of a reference starts below a ninth, and each has few values against it.
+    for horizon, nats in found["nats"]["pooled"].items():
+        assert nats < min(each[horizon] for each in found["nats"].values()) + 2 * np.log(9)
+
+
+def test_a_validation_part_that_is_too_short_weighs_nothing(folder):
+    run = Run.load(folder / "run")
+    dataset = run.dataset
+    short = dataclasses.replace(
+        dataset, valid=Ragged.of([dataset.valid[0][:1]]), names={}, times={}
+    )
+    assert fit_pool(run, apply_run(run, **FEW), short) is None
+    bad = Run.load(folder / "run")
+    path = bad.folder / "pool.json"
+    kept = path.read_bytes()
+    path.write_bytes(kept.replace(b"weights", b"wights"))
+    with pytest.raises(ValueError, match="is damaged"):
+        known_pool(bad, apply_run(bad, **FEW))
+    path.write_bytes(kept)
