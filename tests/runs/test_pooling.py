@@ -30,7 +30,7 @@ from varfilter.runs.pooling import (
     pooled_forecast,
     pooled_predictions,
 )
-from varfilter.training.predictive_scores import Drawn, Weighted
+from varfilter.training.predictive_scores import WIDTHS, Drawn, Weighted
 
 RNG = np.random.default_rng(0)
 PART = Ragged.of([np.zeros((3, 2), np.float32)])
@@ -71,6 +71,17 @@ def test_draws_that_weigh_the_same_are_draws_as_ever():
     np.testing.assert_allclose(Weighted.of(more, weights).crps(xs), crps, atol=1e-5)
 
 
+ONE = WIDTHS.index(1.0)
+NAMES = (*(f"model x {width:g}" for width in WIDTHS), "other")
+
+
+def weigh(own, other):
+    """The weights of a model of the width that it has, and of a reference."""
+    weights = np.zeros(len(WIDTHS) + 1)
+    weights[ONE], weights[-1] = own, other
+    return weights
+
+
 def said(num_values=300):
     """Of a level and a valve: draws of N(1, 1) and of p = 0.2, and a reference N(0, 2), 0.6."""
     xs = np.stack([RNG.normal(0.3, 1.2, num_values), RNG.random(num_values) < 0.4], axis=1)
@@ -79,14 +90,17 @@ def said(num_values=300):
     )
     mean = np.tile([1.0, 0.2], (num_values, 1))
     bernoulli = np.where(xs[:, 1] > 0.5, -np.log(0.2), -np.log(0.8))
-    nats = np.stack([-stats.norm(1, 1).logpdf(xs[:, 0]), bernoulli], axis=1)
+    nats = np.full((num_values, len(WIDTHS), 2), 7.0)  # a valve has one width, and no others
+    for i, width in enumerate(WIDTHS):
+        nats[:, i, 0] = -stats.norm(1, width).logpdf(xs[:, 0])
+    nats[:, ONE, 1] = bernoulli
     reference = Gaussians.of(np.tile([0.0, 0.6], (num_values, 1)), np.array([2.0, 1.0]))
     return Drawn(xs, mean, nats, draws), reference
 
 
 def test_a_pool_has_the_density_and_the_moments_of_the_mixture():
     own, reference = said()
-    weights = np.array([[0.7, 0.3], [0.4, 0.6]])
+    weights = np.stack([weigh(0.7, 0.3), weigh(0.4, 0.6)])
     found = pooled_predictions(TWO, weights, own, [reference])
     x, valve = own.xs.T
     density = 0.7 * stats.norm(1, 1).pdf(x) + 0.3 * stats.norm(0, 2).pdf(x)
@@ -104,8 +118,7 @@ def test_a_pool_has_the_density_and_the_moments_of_the_mixture():
     # Never worse than any of them by more than what it lacks in weight.
     assert (found.nats[:, 0] <= reference.nats(TWO, own.xs)[:, 0] - np.log(0.3) + 1e-9).all()
     # What was not observed has no score.
-    hidden = own._replace(xs=np.where([True, False], np.nan, own.xs),
-                          nats=np.where([True, False], np.nan, own.nats))  # fmt: skip
+    hidden = own._replace(xs=np.where([True, False], np.nan, own.xs))
     again = pooled_predictions(TWO, weights, hidden, [reference])
     assert np.isnan(again.nats[:, 0]).all()
     np.testing.assert_array_equal(again.nats[:, 1], found.nats[:, 1])
@@ -114,15 +127,26 @@ def test_a_pool_has_the_density_and_the_moments_of_the_mixture():
 def test_the_better_one_has_the_larger_weight_and_few_values_say_little():
     own, reference = said(4000)
     many = ForecastPool.of(TWO, {1: own}, {"other": {1: reference}}, every=1)
-    assert many.predictors == ("model", "other")
-    # N(0.3, 1.2) lies between N(1, 1) and N(0, 2): both are needed. Of the valve, p = 0.4 is
-    # halfway from 0.2 to 0.6.
-    assert 0.2 < many.at(TWO, 1)[0, 0] < 0.95
-    assert many.at(TWO, 1)[1, 0] == pytest.approx(0.5, abs=0.1)
+    assert many.predictors[ONE] == "model x 1"
+    assert many.predictors[-1] == "other"
+    # N(0.3, 1.2) lies between N(1, 1) and N(0, 2): both are needed, and of the valve p = 0.4 is
+    # halfway from 0.2 to 0.6. By the narrowest model most values would be next to impossible.
+    level, valve = many.at(TWO, 1)
+    assert 0.2 < level[: len(WIDTHS)].sum() < 0.95
+    assert level[0] < 0.01
+    np.testing.assert_allclose(valve, weigh(valve[ONE], valve[-1]))
+    assert valve[ONE] == pytest.approx(0.5, abs=0.1)
+    # A model of a spread that is four times too small is taken four times as wide.
+    narrow = own._replace(draws=own.xs[:, None], nats=own.nats.copy())
+    for i, width in enumerate(WIDTHS):
+        narrow.nats[:, i, 0] = -stats.norm(0.3, 0.3 * width).logpdf(own.xs[:, 0])
+    found = ForecastPool.of(TWO, {1: narrow}, {"other": {1: reference}}, every=1)
+    assert found.at(TWO, 1)[0, -2] > 0.9
     few = ForecastPool.of(TWO, {16: own.part(slice(3))}, {"other": {16: Gaussians(
         *(each[:3] for each in reference[:2]), reference.is_log)}}, every=1)  # fmt: skip
     # Three values whose ways overlap count for three sixteenths.
-    assert few.at(TWO, 16)[:, 0] == pytest.approx(START, abs=0.2 / STRENGTH)
+    own_weights = few.at(TWO, 16)[:, : len(WIDTHS)].sum(axis=1)
+    assert own_weights == pytest.approx(START, abs=0.2 / STRENGTH)
     again = ForecastPool.from_json(json.loads(json.dumps(many.as_json())))
     np.testing.assert_array_equal(again.weights, many.weights)
     assert again.predictors == many.predictors
@@ -130,7 +154,7 @@ def test_the_better_one_has_the_larger_weight_and_few_values_say_little():
 
 def test_between_horizons_weights_lie_on_a_line_and_then_they_stay():
     weights = np.array([[[0.9, 0.1]] * 2, [[0.5, 0.5]] * 2])
-    pool = ForecastPool(("model", "other"), (1, 4), weights, 10)
+    pool = ForecastPool(("one", "other"), (1, 4), weights, 10)
     for horizon, expected in ((1, 0.9), (2, 0.7), (4, 0.5), (50, 0.5)):
         np.testing.assert_allclose(pool.at(TWO, horizon)[:, 0], expected)
     assert validated_horizons(1) == (1,)
@@ -143,7 +167,7 @@ def test_futures_of_a_pool_are_those_of_its_parts_by_their_weights():
     own = Forecast(samples, samples.mean(axis=0), jnp.zeros((2, 3, 2)), (0.05, 0.95))
     reference = Gaussians.of(np.full((3, 2), 100.0), np.array([1.0, 1.0]))
     only = Dataset("made", PART, PART, PART, (Family(Normal),) * 2, columns=("a", "b"))
-    pool = ForecastPool(("model", "other"), (1,), np.array([[[0.8, 0.2]] * 2]), 10)
+    pool = ForecastPool(NAMES, (1,), np.stack([weigh(0.8, 0.2)] * 2)[None], 10)
     found = pooled_forecast(only, pool, own, [reference])
     is_other = np.asarray(found.samples) > 50
     np.testing.assert_allclose(is_other.mean(axis=0), 0.2)
@@ -153,8 +177,13 @@ def test_futures_of_a_pool_are_those_of_its_parts_by_their_weights():
     np.testing.assert_allclose(found.mean, 0.8 * own.mean + 0.2 * 100.0, rtol=1e-6)
     # A fifth of it lies near 100: there the 95th percentile is, at 15 twentieths of that fifth.
     assert found.quantiles[1] == pytest.approx(stats.norm(100, 1).ppf(0.75), abs=0.05)
-    alone = ForecastPool(("model", "other"), (1,), np.array([[[1.0, 0.0]] * 2]), 10)
+    alone = ForecastPool(NAMES, (1,), np.stack([weigh(1.0, 0.0)] * 2)[None], 10)
     np.testing.assert_array_equal(pooled_forecast(only, alone, own, [reference]).samples, samples)
+    # Twice as wide about the median, and no further off.
+    twice = np.roll(weigh(1.0, 0.0), 1)[None, None].repeat(2, axis=1)
+    wide = pooled_forecast(only, ForecastPool(NAMES, (1,), twice, 10), own, [reference])
+    np.testing.assert_allclose(np.std(wide.samples, 0), 2 * np.std(samples, 0), rtol=1e-5)
+    np.testing.assert_allclose(np.median(wide.samples, 0), np.median(samples, 0), atol=1e-6)
 
 
 @pytest.fixture(scope="module")
@@ -175,17 +204,21 @@ def test_forecasts_are_pooled_with_what_the_folder_has(folder, tmp_path, monkeyp
     alone = list(forecast_data(run, path, 3, pool=False, **FEW))
     pooled = list(forecast_data(run, path, 3, **FEW))
     own = with_pool(run, applied).pool
-    assert own.pool.predictors[:2] == ("model", "last value")
+    assert own.pool.predictors[len(WIDTHS)] == "last value"
     # The mean of the first step is that of all of them, by their weights.
     sequence = next(new_sequences(run.template, run.experiment.data, path))
     history = Continued("", sequence.xs, sequence.us, None, len(sequence.xs))
     place, template = np.array([len(history)]), run.template
     means = [each(history, place, 1).mean[0, 0] for each in own.predictors]
     column = template.columns[0]
-    model = template.scaling(np.array([[alone[0][f"{column}_mean"], 0.5]]))[0, 0]
-    mean = np.sum(own.pool.at(template, 1)[0] * [model, *(each[0] for each in means)])
-    found = template.scaling(np.array([[pooled[0][f"{column}_mean"], 0.5]]))[0, 0]
-    assert found == pytest.approx(mean, rel=1e-4)
+
+    def scaled(row, part):
+        return template.scaling(np.array([[row[f"{column}_{part}"], 0.5]]))[0, 0]
+
+    model, centre = scaled(alone[0], "mean"), scaled(alone[0], "q50")
+    told = [centre + width * (model - centre) for width in WIDTHS] + [each[0] for each in means]
+    mean = np.sum(own.pool.at(template, 1)[0] * told)
+    assert scaled(pooled[0], "mean") == pytest.approx(mean, rel=1e-3, abs=1e-4)
     assert means[0][0] == pytest.approx(sequence.xs[-1, 0], abs=1e-5)
 
     # The same elsewhere, without the training data, and of live lines.

@@ -38,6 +38,8 @@ LEARNING_RATE = 0.03
 # The standard deviation of a parameter about where it starts, before the training rows are seen;
 # of what columns say of each other it is less by the root of their number.
 PRIOR_STD = 0.3
+# Training sequences by which a learned model is held against its start.
+MOST_JUDGED = 8
 # Lengths that sequences are filled up to, so that few programs are compiled.
 ROUNDED = 128
 
@@ -101,7 +103,8 @@ def linear_start(dataset: Dataset) -> LinearGaussian:
 def fit_linear(dataset: Dataset, *, num_updates: int = NUM_UPDATES) -> LinearGaussian:
     """Learn the model from the training rows, by its exact likelihood; the same each time.
 
-    A Gaussian about the start holds the parameters of small tables back.
+    A Gaussian about the start holds the parameters of small tables back. Where the learned model
+    says less of the training rows than the start, as may be after absurd ones, it is the start.
     """
     start, units = linear_start(dataset), Units.of(dataset)
     sequences = [
@@ -121,7 +124,23 @@ def fit_linear(dataset: Dataset, *, num_updates: int = NUM_UPDATES) -> LinearGau
         batches = [_windows(dataset, sequences, random) for _ in range(count)]
         batches = jax.tree.map(lambda *each: np.stack(each), *batches)
         model, state = _updated(optimizer, model, state, start, free, units.moves, pull, batches)
-    return model
+    is_better = _evidence(model, dataset, sequences, units) > _evidence(
+        start, dataset, sequences, units
+    )
+    return model if is_better else start
+
+
+def _evidence(
+    model: LinearGaussian, dataset: Dataset, sequences: list[np.ndarray], units: Units
+) -> float:
+    """log p of the training rows, of the longest sequences; NaN of a model that has diverged."""
+    total = 0.0
+    for number in np.argsort([-len(each) for each in sequences], kind="stable")[:MOST_JUDGED]:
+        us = dataset.inputs["train"][int(number)] if dataset.input_names else None
+        xs, us = _padded(sequences[number], us, dataset.input_size)
+        scores = np.asarray(_kept_filtered(model, xs, us, units.moves)[2], np.float64)
+        total += float(np.sum(scores[1:]))
+    return total
 
 
 def _free(start: LinearGaussian, units: Units) -> LinearGaussian:
@@ -275,16 +294,11 @@ def _ahead(
     horizon: int,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The mean and the variance of y, (places, horizon, columns)."""
-    # What is believed before a step that is yet to come needs a row for it, which is missing.
-    length = -(-(len(sequence) + 1) // ROUNDED) * ROUNDED
-    xs = np.full((length, sequence.xs.shape[1]), np.nan, np.float32)
-    xs[: len(sequence)] = units.told(sequence.xs)
-    us = np.zeros((length + horizon, model.input_size), np.float32)
+    xs, known = _padded(units.told(sequence.xs), sequence.us, model.input_size)
+    means, covariances, _ = _kept_filtered(model, xs, known, units.moves)
+    us = np.zeros((len(xs) + horizon, model.input_size), np.float32)
     if sequence.us is not None:
         us[: len(sequence.us)] = sequence.us[: len(us)]
-    means, covariances, _ = _kept_filtered(
-        model, jnp.asarray(xs), jnp.asarray(us[:length]), units.moves
-    )
     mean = np.asarray(means, np.float64)[places]
     covariance = np.asarray(covariances, np.float64)[places]
     parameters = [model.transition, model.process.covariance, model.loading, model.noise.covariance]
@@ -301,6 +315,20 @@ def _ahead(
         expected.append(mean @ c.T + d + u @ seen_by_input.T)
         variances.append(np.einsum("ij,njk,ik->ni", c, covariance, c) + np.diagonal(r))
     return np.stack(expected, axis=1), np.stack(variances, axis=1)
+
+
+def _padded(xs: np.ndarray, us: np.ndarray | None, input_size: int) -> tuple[Array, Array]:
+    """Rows and their inputs, filled up to a length that others have too.
+
+    What is believed before a step that is yet to come needs a row for it, which is missing.
+    """
+    length = -(-(len(xs) + 1) // ROUNDED) * ROUNDED
+    rows = np.full((length, xs.shape[1]), np.nan, np.float32)
+    rows[: len(xs)] = xs
+    known = np.zeros((length, input_size), np.float32)
+    if us is not None:
+        known[: len(us)] = us[:length]
+    return jnp.asarray(rows), jnp.asarray(known)
 
 
 def kept_linear(path: Path, dataset: Dataset) -> LinearGaussian:

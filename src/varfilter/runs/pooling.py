@@ -6,7 +6,9 @@ worse than the best of them, which nobody knows beforehand (Stone 1961; Geweke a
 
 The weights are those by which the values of the validation part, which nothing was learned from,
 are the most probable; few values leave them near where they start, two thirds for the model and
-the rest shared by its references. They are kept in the run's folder, with all that is needed to
+the rest shared by its references. The model is there as it is, and with predictions that are
+narrower or wider, since in validation it may have been too wide, or too sure (a spread-adjusted
+pool: Gneiting and Ranjan 2013). They are kept in the run's folder, with all that is needed to
 forecast without the training data.
 """
 
@@ -18,28 +20,33 @@ import jax.numpy as jnp
 import numpy as np
 
 from varfilter.data.dataset import Dataset
+from varfilter.distributions import Normal, StudentT
 from varfilter.media.gaussians import Gaussians
 from varfilter.media.naive import at_horizon
 from varfilter.prediction import Forecast
 from varfilter.runs.metrics import MODEL
-from varfilter.training.predictive_scores import LEVELS, Drawn, Predictions, Weighted
+from varfilter.training.predictive_scores import LEVELS, WIDTHS, Drawn, Predictions, Weighted
 
-# The weight of the model before anything was validated.
+# The weight of the model before anything was validated, and how its widths share it.
 START = 2 / 3
+START_OF_WIDTHS = (0.05, 0.1, 0.7, 0.1, 0.05)
 # How many independent values the start counts for.
 STRENGTH = 5.0
 NUM_ITERATIONS = 200
 # By so many of its quantiles a Gaussian stands among the draws of the model.
 NUM_QUANTILES = 99
+# Values of which all draws are in memory at once.
+AT_ONCE = 128
 QUANTILES = tuple((number + 0.5) / NUM_QUANTILES for number in range(NUM_QUANTILES))
 
 
 @dataclass(frozen=True)
 class ForecastPool:
-    """The weights (horizons, columns, predictors) of a pool, of which the model is the first.
+    """The weights (horizons, columns, predictors) of a pool.
 
-    Between two horizons they lie on a line, over the logarithm of the horizon, and beyond the last
-    they stay as they are. `num_values` is how many values of a column they were found by.
+    The first are those of the model, by its width (`WIDTHS`). Between two horizons they lie on a
+    line, over the logarithm of the horizon, and beyond the last they stay as they are. `num_values`
+    is how many values of a column they were found by.
     """
 
     predictors: tuple[str, ...]
@@ -59,26 +66,35 @@ class ForecastPool:
         `drawn` has what the model expected at each horizon, `references` the same of each by its
         name. Forecasts began `every` so many steps: those whose ways overlap tell less.
         """
-        predictors = (MODEL, *references)
-        start = np.array([START, *[(1.0 - START) / len(references)] * len(references)])
+        predictors = (*(f"{MODEL} x {width:g}" for width in WIDTHS), *references)
+        start = np.append(
+            START * np.array(START_OF_WIDTHS), [(1.0 - START) / len(references)] * len(references)
+        )
         weights = []
         for horizon, own in drawn.items():
-            nats = np.stack(
-                [own.nats, *(each[horizon].nats(dataset, own.xs) for each in references.values())],
-                axis=-1,
-            )
+            nats = _nats(dataset, own, [each[horizon] for each in references.values()])
             count = 1.0 if horizon == 1 else min(1.0, every / horizon)
-            whole = nats.reshape(-1, len(predictors))
-            # All columns together first: what is so of most is likely so of one with few values.
-            common = most_probable_weights(whole, count / nats.shape[1], start)
-            weights.append(
-                [
-                    most_probable_weights(
+            found = np.empty((len(_columns(dataset)), len(predictors)))
+            for can_widen in (False, True):
+                columns = [
+                    (number, places)
+                    for number, places in enumerate(_columns(dataset))
+                    if _can_widen(dataset, places[0]) == can_widen
+                ]
+                if not columns:
+                    continue
+                of_all = [i for _, places in columns for i in places]
+                own_start = start if can_widen else _as_it_is(start)
+                # All columns together first: what is so of most is likely so of one with few
+                # values.
+                common = most_probable_weights(
+                    nats[:, of_all].reshape(-1, len(predictors)), count / len(of_all), own_start
+                )
+                for number, places in columns:
+                    found[number] = most_probable_weights(
                         nats[:, places].reshape(-1, len(predictors)), count / len(places), common
                     )
-                    for places in _columns(dataset)
-                ]
-            )
+            weights.append(found)
         num_values = len(next(iter(drawn.values())).xs)
         return ForecastPool(predictors, tuple(drawn), np.array(weights), num_values)
 
@@ -106,33 +122,68 @@ def most_probable_weights(nats: np.ndarray, count: float, start: np.ndarray) -> 
     """The weights of a mixture by which values are the most probable, by expectation-maximization.
 
     `nats` (values, predictors) are -log p_k(x), NaN where nothing was observed; each value counts
-    for `count` independent ones. `start` is the mean of their Dirichlet prior.
+    for `count` independent ones. `start` is the mean of their Dirichlet prior; what is 0 there
+    stays 0.
     """
-    seen = ~np.isnan(nats).any(axis=1)
-    nats = nats[seen] - nats[seen].min(axis=1, keepdims=True)
-    likelihoods, weights = np.exp(-nats), start
+    possible = start > 0
+    nats, own = nats[:, possible], start[possible]
+    nats = nats[~np.isnan(nats).any(axis=1)]
+    likelihoods, weights = np.exp(nats.min(axis=1, keepdims=True) - nats), own
     for _ in range(NUM_ITERATIONS):
         shares = weights * likelihoods
         shares = shares / shares.sum(axis=1, keepdims=True)
-        weights = count * shares.sum(axis=0) + STRENGTH * start
+        weights = count * shares.sum(axis=0) + STRENGTH * own
         weights = weights / weights.sum()
-    return weights
+    found = np.zeros_like(start)
+    found[possible] = weights
+    return found
 
 
 def pooled_predictions(
     dataset: Dataset, weights: np.ndarray, drawn: Drawn, references: Sequence[Gaussians]
 ) -> Predictions:
     """What the pool said of values, and how well; `weights` are (elements, predictors)."""
-    means = np.stack([drawn.mean, *(each.mean for each in references)], axis=-1)
-    nats = np.stack([drawn.nats, *(each.nats(dataset, drawn.xs) for each in references)], axis=-1)
-    mean, least = np.sum(weights * means, axis=-1), nats.min(axis=-1)
-    # NaN where nothing was observed, as in each of them.
+    parts = []
+    for begin in range(0, len(drawn.xs), AT_ONCE):
+        which = slice(begin, begin + AT_ONCE)
+        some = [
+            Gaussians(each.centre[which], each.spread[which], each.is_log) for each in references
+        ]
+        parts.append(_pooled(dataset, weights, drawn.part(which), some))
+    return Predictions.joined(parts)
+
+
+def _pooled(
+    dataset: Dataset, weights: np.ndarray, drawn: Drawn, references: Sequence[Gaussians]
+) -> Predictions:
+    # NaN where nothing was observed, as in each of them; of what weighs nothing, nothing counts.
+    nats = np.where(weights > 0, _nats(dataset, drawn, references), np.inf)
+    least = nats.min(axis=-1)
     pooled = least - np.log(np.sum(weights * np.exp(least[..., None] - nats), axis=-1))
-    together = _together(dataset, weights, np.moveaxis(drawn.draws, 1, 0), references)
+    mean = _mean(weights, drawn.mean, drawn.centre, references)
+    together = _together(dataset, weights, np.moveaxis(drawn.draws, 1, 0), drawn.centre, references)
     quantiles = np.where(
         [family.is_binary for family in dataset.families], np.nan, together.quantiles(LEVELS)
     )
     return Predictions(drawn.xs, mean, pooled, together.crps(drawn.xs), quantiles)
+
+
+def _nats(dataset: Dataset, drawn: Drawn, references: Sequence[Gaussians]) -> np.ndarray:
+    """-log p(x) of each predictor, (values, elements, predictors)."""
+    others = [each.nats(dataset, drawn.xs) for each in references]
+    return np.concatenate(
+        [np.moveaxis(drawn.nats, 1, -1), *(each[..., None] for each in others)], axis=-1
+    )
+
+
+def _mean(
+    weights: np.ndarray, own: np.ndarray, centre: np.ndarray, references: Sequence[Gaussians]
+) -> np.ndarray:
+    """The mean of the mixture; a width moves that of the model about its centre."""
+    means = [centre + width * (own - centre) for width in WIDTHS]
+    return np.sum(
+        weights * np.stack([*means, *(each.mean for each in references)], axis=-1), axis=-1
+    )
 
 
 def pooled_forecast(
@@ -143,38 +194,64 @@ def pooled_forecast(
     Of its futures as many are those of a reference as that weighs, each at one of the quantiles
     of it throughout.
     """
-    samples = np.asarray(own.samples, np.float64)
-    num_samples, horizon = samples.shape[:2]
+    draws = np.asarray(own.samples, np.float64)
+    num_samples, horizon = draws.shape[:2]
+    centre, mean = np.median(draws, axis=0), np.asarray(own.mean, np.float64)
     weights = np.stack([pool.at(dataset, ahead + 1) for ahead in range(horizon)])
-    means = np.stack([own.mean, *(each.mean for each in references)], axis=-1)
-    together = _together(dataset, weights, samples, references)
-    # The same of all futures at each step, so that one goes over to a reference once, if at all.
+    # The same of a future at each step, so that it goes over to another predictor once, if at all.
     place = np.random.default_rng(0).permutation(num_samples) + 0.5
     place = (place / num_samples)[:, None, None]
-    below = weights[..., 0]
-    for k, reference in enumerate(references, 1):
-        own_weight = weights[..., k]
-        level = np.clip((place - below) / np.maximum(own_weight, 1e-12), 0.0, 1.0)
-        is_own = (place > below) & (place <= below + own_weight)
-        table = reference.quantiles(dataset, QUANTILES)
-        number = np.minimum((level * NUM_QUANTILES).astype(int), NUM_QUANTILES - 1)
-        samples = np.where(is_own, np.take_along_axis(table, number, axis=0), samples)
-        below = below + own_weight
-    mean = np.sum(weights * means, axis=-1)
+    ends = np.cumsum(weights, axis=-1)
+    samples = draws
+    for k in range(weights.shape[-1]):
+        begin = ends[..., k] - weights[..., k]
+        if k < len(WIDTHS):
+            said = centre + WIDTHS[k] * (draws - centre)
+        else:
+            table = references[k - len(WIDTHS)].quantiles(dataset, QUANTILES)
+            level = np.clip((place - begin) / np.maximum(weights[..., k], 1e-12), 0.0, 1.0)
+            number = np.minimum((level * NUM_QUANTILES).astype(int), NUM_QUANTILES - 1)
+            said = np.take_along_axis(table, number, axis=0)
+        samples = np.where((place > begin) & (place <= ends[..., k]), said, samples)
+    together = _together(dataset, weights, draws, centre, references)
     samples, mean, quantiles = (
         jnp.asarray(each, own.mean.dtype)
-        for each in (samples, mean, together.quantiles(own.levels))
+        for each in (
+            samples,
+            _mean(weights, mean, centre, references),
+            together.quantiles(own.levels),
+        )
     )
     return Forecast(samples, mean, quantiles, own.levels)
 
 
 def _together(
-    dataset: Dataset, weights: np.ndarray, draws: np.ndarray, references: Sequence[Gaussians]
+    dataset: Dataset,
+    weights: np.ndarray,
+    draws: np.ndarray,
+    centre: np.ndarray,
+    references: Sequence[Gaussians],
 ) -> Weighted:
-    """The draws of the model (num_samples, ..., elements) and quantiles of the references."""
-    parts = [draws, *(each.quantiles(dataset, QUANTILES) for each in references)]
+    """Draws of the model, (num_samples, ..., elements), of each width, and others' quantiles."""
+    parts = [centre + width * (draws - centre) for width in WIDTHS]
+    parts += [each.quantiles(dataset, QUANTILES) for each in references]
     own = [np.broadcast_to(weights[..., k] / len(part), part.shape) for k, part in enumerate(parts)]
     return Weighted.of(np.concatenate(parts), np.concatenate(own))
+
+
+def _can_widen(dataset: Dataset, element: int) -> bool:
+    """Whether a prediction may be narrower or wider: that of any number, without bounds."""
+    family = dataset.families[element]
+    is_log = family.transform is not None and family.transform.log_scale is not None
+    is_real = family.distribution in (Normal, StudentT)
+    return is_real and not is_log and family.low is None and family.high is None
+
+
+def _as_it_is(start: np.ndarray) -> np.ndarray:
+    """The start of a column whose predictions have the one width that they have."""
+    found = start.copy()
+    found[: len(WIDTHS)] = np.where(np.array(WIDTHS) == 1.0, START, 0.0)
+    return found
 
 
 def _column_numbers(dataset: Dataset) -> list[int]:

@@ -27,6 +27,8 @@ LEVELS = (0.05, 0.25, 0.75, 0.95)
 CHUNK, LOT = 64, 16
 # Steps that a filter takes before the first that is scored, where there are any.
 MOST_WARM = 256
+# How many times as wide as they are predictions are scored too, about the median of their draws.
+WIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0)
 # Levels went through float32: what is on an edge of a band may lie a rounding beyond it.
 SLACK = 1e-4
 
@@ -62,7 +64,8 @@ class Drawn(NamedTuple):
     """What a filter expected of values, by draws, (values, columns) in the model's units.
 
     - `xs`: what came, NaN where nothing was observed. `mean`: the expected value.
-    - `nats`: -log p(x) of the column alone.
+    - `nats`: (values, widths, columns), -log p(x) of the column alone, were the prediction so
+      many times as wide (`WIDTHS`, of which one is 1).
     - `draws`: (values, num_samples, columns), of what may come.
     """
 
@@ -70,6 +73,11 @@ class Drawn(NamedTuple):
     mean: np.ndarray
     nats: np.ndarray
     draws: np.ndarray
+
+    @property
+    def centre(self) -> np.ndarray:
+        """The median of the draws."""
+        return np.median(self.draws, axis=1)
 
     def part(self, which: slice) -> "Drawn":
         """Those of some of the values."""
@@ -87,7 +95,8 @@ class Drawn(NamedTuple):
             weights = np.full((num_draws, size), 1.0 / num_draws)
         own = Weighted.of(np.moveaxis(self.draws, 1, 0), weights[:, None])
         quantiles = own.quantiles(LEVELS)
-        return Predictions(self.xs, self.mean, self.nats, own.crps(self.xs), quantiles)
+        nats = self.nats[:, WIDTHS.index(1.0)]
+        return Predictions(self.xs, self.mean, nats, own.crps(self.xs), quantiles)
 
 
 class Weighted(NamedTuple):
@@ -353,7 +362,7 @@ def _drawn_steps(
         x, u = x_and_u
         carry = driven_carry(filter, model, belief.carry, u)
         own = jax.random.split(jax.random.fold_in(key, 1), num_samples)
-        drawn = _expected(x, *jax.vmap(lambda key: _drawn(filter, model, carry, x, key))(own))
+        drawn = _expected(x, *jax.vmap(lambda key: _drawn(filter, model, carry, key))(own))
         return filter.step(model, carry, x, key)[0], (belief.carry, drawn)
 
     belief, (carries, drawn) = scan_steps(take, belief, (xs, us), mask, key)
@@ -392,9 +401,9 @@ def _drawn_ahead(
             x = xs[jnp.minimum(row, len(xs) - 1)]
             keys = jax.random.split(jax.random.fold_in(key_steps, t), num_samples)
 
-            def go_on(state: State, key: PRNGKeyArray) -> tuple[State, tuple[Array, ...]]:
+            def go_on(state: State, key: PRNGKeyArray) -> tuple[State, tuple[Any, Array]]:
                 state = driven(model, state, u)
-                z, emitted = _emitted(model, state, x, key)
+                z, emitted = _emitted(model, state, key)
                 return model.advance(state, z, model.embed(emitted[1])), emitted
 
             states, emitted = jax.vmap(go_on)(states, keys)
@@ -405,7 +414,7 @@ def _drawn_ahead(
             return (states, found), None
 
         size = xs.shape[-1]
-        shapes = ((size,), (size,), (num_samples, size))
+        shapes = ((size,), (len(WIDTHS), size), (num_samples, size))
         nothing = tuple(jnp.zeros((len(xs), *shape), xs.dtype) for shape in shapes)
         parts = (jnp.arange(len(rows)), rows, us)
         return jax.lax.scan(step, (states, nothing), parts)[0][1]
@@ -414,28 +423,36 @@ def _drawn_ahead(
 
 
 def _drawn(
-    filter: AbstractFilter, model: AbstractModel, carry: Carry, x: Array, key: PRNGKeyArray
-) -> tuple[Array, Array, Array]:
+    filter: AbstractFilter, model: AbstractModel, carry: Carry, key: PRNGKeyArray
+) -> tuple[Any, Array]:
     key_state, key_last = jax.random.split(key)
-    return _emitted(model, filter.draw(model, carry, key_state), x, key_last)[1]
+    return _emitted(model, filter.draw(model, carry, key_state), key_last)[1]
 
 
 def _emitted(
-    model: AbstractModel, state: State, x: Array, key: PRNGKeyArray
-) -> tuple[Any, tuple[Array, Array, Array]]:
-    """z, and (the mean, a draw, log p(x) of each element alone) of the emission after it."""
+    model: AbstractModel, state: State, key: PRNGKeyArray
+) -> tuple[Any, tuple[Any, Array]]:
+    """z, and (the emission after it, a draw of that)."""
     key_z, key_x = jax.random.split(key)
     z = distributions.sample(model.prior(state), key_z)
     emission = model.emission(state, z)
-    # An element alone: the others were not observed.
-    alone = jnp.where(jnp.eye(x.size, dtype=bool), x[None], jnp.nan)
-    return z, (emission.mean, emission.sample(key_x), jax.vmap(emission.log_prob)(alone))
+    return z, (emission, emission.sample(key_x))
 
 
-def _expected(x: Array, means: Array, draws: Array, log_probs: Array) -> tuple[Array, ...]:
-    """(mean, nats, draws) of the mixture that so many draws stand for."""
-    count = jnp.asarray(draws.shape[0], x.dtype)
-    return steady_mean(means), jnp.log(count) - jax.nn.logsumexp(log_probs, axis=0), draws
+def _expected(x: Array, emissions: Any, draws: Array) -> tuple[Array, ...]:
+    """(mean, nats, draws) of the mixture that so many emissions, and a draw of each, stand for."""
+    count, centre = jnp.asarray(draws.shape[0], x.dtype), jnp.median(draws, axis=0)
+
+    def nats(width: Array) -> Array:
+        """-log p(x), were the mixture so many times as wide about its centre."""
+        place = jnp.where(width == 1.0, x, centre + (x - centre) / width)
+        # An element alone: the others were not observed.
+        alone = jnp.where(jnp.eye(x.size, dtype=bool), place[None], jnp.nan)
+        log_probs = jax.vmap(lambda emission: jax.vmap(emission.log_prob)(alone))(emissions)
+        return jnp.log(count) - jax.nn.logsumexp(log_probs, axis=0) + jnp.log(width)
+
+    means = jax.vmap(lambda emission: emission.mean)(emissions)
+    return steady_mean(means), jax.lax.map(nats, jnp.asarray(WIDTHS, x.dtype)), draws
 
 
 _start = kept_jit(start)
