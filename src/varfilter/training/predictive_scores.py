@@ -407,10 +407,14 @@ def _drawn_ahead(
                 return model.advance(state, z, model.embed(emitted[1])), emitted
 
             states, emitted = jax.vmap(go_on)(states, keys)
-            # A row beyond the last is dropped.
-            found = jax.tree.map(
-                lambda kept, new: kept.at[row].set(new, mode="drop"), found, _expected(x, *emitted)
-            )
+
+            def put(found: Any) -> Any:
+                return jax.tree.map(
+                    lambda kept, new: kept.at[row].set(new), found, _expected(x, *emitted)
+                )
+
+            # Most steps are none of the horizons, and densities are the larger part of the work.
+            found = jax.lax.cond(row < len(xs), put, lambda found: found, found)
             return (states, found), None
 
         size = xs.shape[-1]
