@@ -86,9 +86,8 @@ class Autoregressive(AbstractDistribution):
 
     def error(self, x: Float[Array, " size"]) -> Float[Array, " size"]:
         """The precision-weighted error, minus the gradient of log p(x) where e is Gaussian."""
-        error = self.innovations.error(self._innovations_of(x))
-        pull = jax.linear_transpose(self._whitened, error)
-        return jnp.where(observed(x), pull(error)[0], 0.0)
+        found, pull = jax.vjp(self._innovations_of, x)
+        return pull(self.innovations.error(found))[0]
 
     def after(self, before: Float[Array, " order"]) -> "Autoregressive":
         """The same filter and innovations after other elements."""
@@ -119,10 +118,6 @@ class Autoregressive(AbstractDistribution):
         order, size = self.before.size, whole.size - self.before.size
         lagged = [whole[order - k : order - k + size] for k in range(1, order + 1)]
         return self.coefficients @ jnp.stack(lagged)
-
-    def _whitened(self, x: Float[Array, " size"]) -> Float[Array, " size"]:
-        """The linear part of the map from x to its innovations."""
-        return x - self._predicted(jnp.concatenate([jnp.zeros_like(self.before), x]))
 
     def _expected(self, x: Float[Array, " size"]) -> Float[Array, " both"]:
         """`before` and x, each element that is missing before an observed one as it is expected.
