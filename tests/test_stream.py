@@ -31,7 +31,6 @@ pytestmark = pytest.mark.usefixtures("as_users_run_it")
 
 MODEL = deep_markov()
 XS = with_gaps(observations(MODEL, 12))
-CONTINUED = continued()
 
 
 def avf(model=MODEL, **options):
@@ -68,7 +67,7 @@ FILTERS = {
         ),
         MODEL,
     ),
-    "continued": lambda: (avf(CONTINUED), CONTINUED),
+    "continued": lambda: (avf(continued()), continued()),
     "Kalman": lambda: (vf.KalmanFilter(), linear_gaussian(latent=3, size=4)),
     "ensemble": lambda: (
         EnsembleFilter([vf.ParticleFilter(vf.Exact(), 3)] * 2),

@@ -120,7 +120,8 @@ def test_an_order_of_none_is_the_model_as_it_was():
 
 def test_the_filter_is_stable_whatever_the_network_says():
     """What a single 1 leaves behind dies out, in coefficients of 32 bits, for units of any size."""
-    head, random = AutoregressiveHead(8, (40,), order=16, key=KEY), np.random.default_rng(0)
+    head = worlds.coloured(AutoregressiveHead(8, (40,), order=16, key=KEY))
+    random = np.random.default_rng(0)
     for size in (1.0, 1e2, 1e4, 1e8):
         hidden = jnp.asarray(size * random.normal(size=(20, 8)), jnp.float32)
         emissions = jax.vmap(head)(hidden)
@@ -131,6 +132,20 @@ def test_the_filter_is_stable_whatever_the_network_says():
             assert np.abs(answer[40_000:]).max() < 1e-12
             # The sum of its squares is what the filter amplifies noise by.
             assert np.sum(answer**2) < np.exp(10.0)
+
+
+def test_learning_starts_without_a_filter():
+    """The innovations are those of the head inside, until the reflections are learned."""
+    head, hidden = AutoregressiveHead(8, (6,), order=4, key=KEY), jnp.linspace(-2.0, 2.0, 8)
+    emission = head(hidden)
+    assert not emission.coefficients.any()
+    worlds.assert_same_bits(emission.innovations, head.innovations(hidden))
+
+    def score(head):
+        return head(hidden).log_prob(jnp.arange(6.0))
+
+    # Zero is no point of rest: the slope there is the correlation of neighbouring samples.
+    assert np.all(np.asarray(eqx.filter_grad(score)(head).reflections.bias) != 0.0)
 
 
 @pytest.mark.parametrize("order", [16, 32, 64])

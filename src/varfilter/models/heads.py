@@ -150,9 +150,10 @@ class AutoregressiveHead(eqx.Module):
                 f" put through a filter; it makes `{type(driving).__name__}`. Use"
                 " `VaryingNormalHead`, or that head by itself, without a filter."
             )
-        self.reflections = linear(
-            hidden_size, require_positive("order", order), key=key_reflections
-        )
+        # Learning starts without a filter: from a random one, the first 20 updates on speech scored
+        # 20,000 times as many nats, and learning was behind ever after.
+        order = require_positive("order", order)
+        self.reflections = linear(hidden_size, order, gain=0.0, key=key_reflections)
 
     def __call__(self, hidden: Float[Array, " hidden"]) -> Autoregressive:
         """Return the distribution of x given the decoder's last layer."""
