@@ -28,6 +28,11 @@ class Autoregressive(AbstractDistribution):
     true density of what was observed, exact where no observed element follows a missing one, and
     too sure for the p elements after a gap: it leaves out that what was missing is not known.
     For the same reason `complete` draws a missing element from those before it alone.
+
+    That serves for whole stretches, as steps that were lost. Of elements that are missing here and
+    there, what is expected of one depends on others that are expected, with what was observed put
+    in between: this is no longer the stable filter, and with several sharp resonances it grows
+    until floats overflow. Sound comes whole, or not at all for a while.
     """
 
     innovations: AbstractDistribution
