@@ -36,6 +36,7 @@ MODELS = {
     "deep-markov, 50": lambda: worlds.deep_markov(50, 20),
     "srnn, 50": lambda: worlds.srnn(50, 20),
     "vrnn, 50": lambda: worlds.vrnn(50, 20),
+    "continued, 50": lambda: worlds.continued(50, 20),
     "svg": worlds.svg,
 }
 

@@ -79,7 +79,14 @@ def test_each_driver_traces_once():
 
 
 @pytest.mark.parametrize(
-    "build", [pytest.param(worlds.linear_gaussian, marks=pytest.mark.slow), worlds.srnn]
+    "build",
+    [
+        *(
+            pytest.param(m, marks=pytest.mark.slow)
+            for m in (worlds.linear_gaussian, worlds.continued)
+        ),
+        worlds.srnn,
+    ],
 )
 def test_two_chunks_and_padding_and_observed_and_complete(build):
     model = build()

@@ -17,7 +17,15 @@ from varfilter import Stream
 from varfilter.filters import EnsembleFilter
 from varfilter.inference import LSTMPosterior
 from varfilter.models import Ensemble
-from worlds import KEY, assert_same_bits, deep_markov, linear_gaussian, observations, with_gaps
+from worlds import (
+    KEY,
+    assert_same_bits,
+    continued,
+    deep_markov,
+    linear_gaussian,
+    observations,
+    with_gaps,
+)
 
 pytestmark = pytest.mark.usefixtures("as_users_run_it")
 
@@ -59,6 +67,7 @@ FILTERS = {
         ),
         MODEL,
     ),
+    "continued": lambda: (avf(continued()), continued()),
     "Kalman": lambda: (vf.KalmanFilter(), linear_gaussian(latent=3, size=4)),
     "ensemble": lambda: (
         EnsembleFilter([vf.ParticleFilter(vf.Exact(), 3)] * 2),
@@ -67,10 +76,13 @@ FILTERS = {
 }
 
 
-# The belief of a recurrent inference is one more tree of arrays.
+# The belief of a recurrent inference is one more tree of arrays, and so is the end of x_{t-1}.
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(n, marks=pytest.mark.slow if n == "recurrent" else ()) for n in FILTERS],
+    [
+        pytest.param(n, marks=pytest.mark.slow if n in ("recurrent", "continued") else ())
+        for n in FILTERS
+    ],
 )
 def test_push_is_run(name):
     filter, model = FILTERS[name]()

@@ -159,7 +159,15 @@ def continued(size: int = 4, latent: int = 3, inputs: int = 0) -> Continued:
         head=functools.partial(AutoregressiveHead, order=2, head=head),
         key=jax.random.key(10),
     )  # fmt: skip
-    return Continued(core)
+    return Continued(eqx.tree_at(lambda model: model.head, core, coloured(core.head)))
+
+
+def coloured(head: AutoregressiveHead) -> AutoregressiveHead:
+    """The head with a filter that depends on the hidden layer, as after some learning."""
+    weight = head.reflections.weight
+    random = jax.random.normal(jax.random.key(11), weight.shape, weight.dtype)
+    scale = (2.0 / sum(weight.shape)) ** 0.5
+    return eqx.tree_at(lambda each: each.reflections.weight, head, scale * random)
 
 
 def svg(latent: int = 3, **options) -> vf.SVG:

@@ -99,6 +99,18 @@ def test_what_follows_a_gap_is_predicted_from_what_is_expected_in_it():
 
 
 @pytest.mark.usefixtures("in_float64")
+def test_its_error_goes_through_the_gap():
+    """What is predicted after a gap depends on what was observed before it, too."""
+    one = example()
+    x = jnp.asarray(np.random.default_rng(1).normal(size=SIZE))
+    x = x.at[jnp.array([0, 3, 4, 8, 11])].set(jnp.nan)
+    error, slope = one.error(x), jax.grad(lambda x: one.log_prob(x))(x)
+    # Both are products of the same filter with the same residuals; the rest is rounding.
+    np.testing.assert_allclose(error, -slope, rtol=1e-10, atol=1e-10)
+    assert np.all(error[np.isnan(x)] == 0.0)
+
+
+@pytest.mark.usefixtures("in_float64")
 def test_its_gradient_goes_through_the_gap():
     """Finite differences of the score with elements missing, in all that it depends on."""
     one = example()

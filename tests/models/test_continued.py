@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,10 +12,12 @@ import scipy.signal
 import varfilter as vf
 import worlds
 from refusals import refuses
+from varfilter.data.dataset import Family
 from varfilter.distributions import Autoregressive, Normal
 from varfilter.experiments import VRNNSizes
-from varfilter.experiments.models import SPEECH
+from varfilter.experiments.models import PIXELS, SPEECH, Observations
 from varfilter.models import AutoregressiveHead, Continued
+from varfilter.models.heads import BernoulliHead
 
 KEY = jax.random.key(6)
 SIZE, ORDER, NUM_STEPS = 5, 3, 7
@@ -117,7 +120,8 @@ def test_an_order_of_none_is_the_model_as_it_was():
 
 def test_the_filter_is_stable_whatever_the_network_says():
     """What a single 1 leaves behind dies out, in coefficients of 32 bits, for units of any size."""
-    head, random = AutoregressiveHead(8, (40,), order=16, key=KEY), np.random.default_rng(0)
+    head = worlds.coloured(AutoregressiveHead(8, (40,), order=16, key=KEY))
+    random = np.random.default_rng(0)
     for size in (1.0, 1e2, 1e4, 1e8):
         hidden = jnp.asarray(size * random.normal(size=(20, 8)), jnp.float32)
         emissions = jax.vmap(head)(hidden)
@@ -128,6 +132,41 @@ def test_the_filter_is_stable_whatever_the_network_says():
             assert np.abs(answer[40_000:]).max() < 1e-12
             # The sum of its squares is what the filter amplifies noise by.
             assert np.sum(answer**2) < np.exp(10.0)
+
+
+def test_learning_starts_without_a_filter():
+    """The innovations are those of the head inside, until the reflections are learned."""
+    head, hidden = AutoregressiveHead(8, (6,), order=4, key=KEY), jnp.linspace(-2.0, 2.0, 8)
+    emission = head(hidden)
+    assert not emission.coefficients.any()
+    worlds.assert_same_bits(emission.innovations, head.innovations(hidden))
+
+    def score(head):
+        return head(hidden).log_prob(jnp.arange(6.0))
+
+    # Zero is no point of rest: the slope there is the correlation of neighbouring samples.
+    assert np.all(np.asarray(eqx.filter_grad(score)(head).reflections.bias) != 0.0)
+
+
+@pytest.mark.parametrize("order", [16, 32, 64])
+def test_long_filters_are_stable_as_they_are_rounded(order):
+    """Near the largest gain, with the patterns whose coefficients are the largest."""
+    head = AutoregressiveHead(1, (4,), order=order, key=KEY)
+    random, lags = np.random.default_rng(0), np.arange(order)
+    tones = np.cos(lags * random.uniform(0.0, np.pi, (60, 1)) + random.uniform(0.0, 6.0, (60, 1)))
+    patterns = np.concatenate([[np.ones(order), (-1.0) ** lags], tones])
+    sizes = np.linspace(0.05, 1.2, 24)
+    values = jnp.asarray(np.concatenate([size * patterns for size in sizes]), jnp.float32)
+
+    def coefficients(bias):
+        told = eqx.tree_at(lambda each: each.reflections.bias, head, bias)
+        return told(jnp.zeros(1)).coefficients
+
+    found = np.asarray(jax.jit(jax.vmap(coefficients))(values), np.float64)
+    # The poles lie within 0.999 but for what the rounding of the coefficients moves them.
+    companion = np.tile(np.eye(order, k=-1), (len(found), 1, 1))
+    companion[:, 0] = found
+    assert np.abs(np.linalg.eigvals(companion)).max() < 0.9995
 
 
 def test_what_cannot_go_on_is_refused():
@@ -142,3 +181,20 @@ def test_what_cannot_go_on_is_refused():
     )
     with pytest.raises(ValueError, match="`order` must be"):
         AutoregressiveHead(4, (6,), order=0, key=KEY)
+    refuses(
+        lambda: AutoregressiveHead(4, (6,), head=BernoulliHead, key=KEY),
+        TypeError, "`head` must make", "`Bernoulli`", "Use `VaryingNormalHead`",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("data", "order", "words"),
+    [
+        (Observations("songs", (88,), Family(vf.Bernoulli)), 8, ["'songs'", "Leave it 0"]),
+        (Observations("films", (1, 8, 8), PIXELS), 8, ["'films'", "Leave it 0"]),
+        (Observations("table", (1,), (Family(Normal),)), 8, ["'table'", "Leave it 0"]),
+        (SPEECH, -1, ["must be a whole number", "-1"]),
+    ],
+)
+def test_an_order_is_for_samples_that_go_on(data, order, words):
+    refuses(lambda: VRNNSizes(order=order).build(data, KEY), ValueError, "`model.order`", *words)

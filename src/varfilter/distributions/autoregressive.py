@@ -28,6 +28,11 @@ class Autoregressive(AbstractDistribution):
     true density of what was observed, exact where no observed element follows a missing one, and
     too sure for the p elements after a gap: it leaves out that what was missing is not known.
     For the same reason `complete` draws a missing element from those before it alone.
+
+    That serves for whole stretches, as steps that were lost. Of elements that are missing here and
+    there, what is expected of one depends on others that are expected, with what was observed put
+    in between: this is no longer the stable filter, and with several sharp resonances it grows
+    until floats overflow. Sound comes whole, or not at all for a while.
     """
 
     innovations: AbstractDistribution
@@ -86,9 +91,8 @@ class Autoregressive(AbstractDistribution):
 
     def error(self, x: Float[Array, " size"]) -> Float[Array, " size"]:
         """The precision-weighted error, minus the gradient of log p(x) where e is Gaussian."""
-        error = self.innovations.error(self._innovations_of(x))
-        pull = jax.linear_transpose(self._whitened, error)
-        return jnp.where(observed(x), pull(error)[0], 0.0)
+        found, pull = jax.vjp(self._innovations_of, x)
+        return pull(self.innovations.error(found))[0]
 
     def after(self, before: Float[Array, " order"]) -> "Autoregressive":
         """The same filter and innovations after other elements."""
@@ -119,10 +123,6 @@ class Autoregressive(AbstractDistribution):
         order, size = self.before.size, whole.size - self.before.size
         lagged = [whole[order - k : order - k + size] for k in range(1, order + 1)]
         return self.coefficients @ jnp.stack(lagged)
-
-    def _whitened(self, x: Float[Array, " size"]) -> Float[Array, " size"]:
-        """The linear part of the map from x to its innovations."""
-        return x - self._predicted(jnp.concatenate([jnp.zeros_like(self.before), x]))
 
     def _expected(self, x: Float[Array, " size"]) -> Float[Array, " both"]:
         """`before` and x, each element that is missing before an observed one as it is expected.

@@ -74,9 +74,25 @@ class VRNNSizes:
         sizes = {name: size for name, size in vars(self).items() if name != "order"}
         head = head_for(data, log_var_range=(-20.0, 5.0))
         if self.order:
+            self._require_samples(data)
             head = functools.partial(AutoregressiveHead, order=self.order, head=head)
         core = VRNN(data.observation_shape, head=head, input_size=data.input_size, key=key, **sizes)
         return as_told(Continued(core) if self.order else core, data)
+
+    def _require_samples(self, data: Dataset | Observations) -> None:
+        """Refuse an order that is none, and data whose numbers do not follow each other in time."""
+        if not isinstance(self.order, int) or self.order < 0:
+            raise ValueError(
+                "`model.order` must be a whole number, 0 for samples that do not depend on each"
+                f" other; got {self.order!r}."
+            )
+        families = {Normal, DiscretizedNormal}
+        is_one = not isinstance(data.family, tuple) and data.family.distribution in families
+        if not is_one or len(data.observation_shape) != 1:
+            raise ValueError(
+                f"`model.order` is {self.order}, but {data.name!r} has no samples that go on from"
+                " each other, as those of sound do. Leave it 0."
+            )
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,8 @@ class SoundMedium(AbstractMedium):
     caption = (
         "The waveform, the prediction decoded from the prior before each step was heard, the"
         " reconstruction after inference, and the surprise of each step; of the steps that were"
-        " looked at, the loudest stretch."
+        " looked at, the loudest stretch. Where samples go on from each other, both are means from"
+        " the end of the step before: they ring on from there, and fall silent within the step."
     )
 
     def holds(self, dataset: Dataset) -> bool:
