@@ -210,3 +210,17 @@ def test_what_does_not_go_together_is_refused():
         "(5, 2)",
     )
     refuses(lambda: Autoregressive(bounded, two, two), ValueError, "`innovations` has `low`")
+
+
+def test_what_is_made_up_between_observed_elements_stays_finite():
+    """Four poles at 0.9, every second element missing: that is no stable filter any more."""
+    poles = np.poly([0.9, 0.9, 0.9, 0.9])
+    coefficients = jnp.asarray(-poles[1:], jnp.float32)
+    size = 200
+    innovations = vf.Normal(jnp.zeros(size), jnp.zeros(size))
+    whole = Autoregressive(innovations, coefficients, jnp.zeros(4))
+    x = whole.sample(jax.random.key(0)).at[::2].set(jnp.nan)
+    completed = whole.complete(x, jax.random.key(1))
+    assert np.isfinite(completed).all()
+    np.testing.assert_array_equal(completed[1::2], x[1::2])
+    assert np.isfinite(whole.log_prob(x))

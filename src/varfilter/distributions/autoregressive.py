@@ -10,6 +10,9 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from varfilter.distributions.base import AbstractDistribution, observed, parameter
 
+# What is made up stays a number, even where observed elements in between make a filter unstable.
+FARTHEST = 1e15
+
 
 class Autoregressive(AbstractDistribution):
     """x_i = sum_k a_k x_{i-k} + e_i: an all-pole filter that is driven by the innovations e.
@@ -29,7 +32,8 @@ class Autoregressive(AbstractDistribution):
     too sure for the p elements after a gap: it leaves out that what was missing is not known.
     For the same reason `complete` draws a missing element from those before it alone.
 
-    That serves for whole stretches, as steps that were lost. Of elements that are missing here and
+    That serves for steps that were lost, and less well for a gap inside of one where the filter has
+    several sharp resonances: they go on from what was expected, far from what comes. Of elements that are missing here and
     there, what is expected of one depends on others that are expected, with what was observed put
     in between: this is no longer the stable filter, and with several sharp resonances it grows
     until floats overflow. Sound comes whole, or not at all for a while.
@@ -193,7 +197,8 @@ def _along(
 
     def step(last: Array, now: tuple[Array, Array]) -> tuple[Array, Array]:
         own, given = now
-        value = jnp.where(observed(given), given, own + jnp.sum(coefficients * last))
+        made = jnp.clip(own + jnp.sum(coefficients * last), -FARTHEST, FARTHEST)
+        value = jnp.where(observed(given), given, made)
         return jnp.append(value, last[:-1]), value
 
     return jax.lax.scan(step, jnp.flip(before), (drive, x))[1]
