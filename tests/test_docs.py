@@ -97,7 +97,8 @@ def make_what_is_named(folder):
     for name in ("songs/a.mid", "recordings/a.wav", "videos/a.avi"):
         (folder / name).parent.mkdir()
         (folder / name).write_bytes(b"")
-    for name, ending in (("speech/timit_sample", "flac"), ("video/weizmann", "avi")):
+    clips = [("video/weizmann", "avi"), ("walkers", "gif")]
+    for name, ending in [("speech/timit_sample", "flac"), *clips]:
         (folder / name).mkdir(parents=True)
         (folder / name / f"a.{ending}").write_bytes(b"")
 

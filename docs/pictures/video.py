@@ -46,7 +46,7 @@ def frames_of(path):
 
 def picture(rows):
     """A strip for each, with frames at even distances under the number of their step."""
-    figure = canvas(9.2, 1.2 * len(rows), resolution=120)
+    figure = canvas(9.2, 1.2 * len(rows), resolution=100)
     axes = figure.subplots(len(rows), NUM_SHOWN, squeeze=False)
     for strip, (name, (frames, first)) in zip(axes, rows.items(), strict=True):
         for axis, number in zip(strip, np.linspace(0, len(frames) - 1, NUM_SHOWN), strict=True):
