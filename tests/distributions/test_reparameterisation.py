@@ -9,6 +9,7 @@ from jax.flatten_util import ravel_pytree
 
 from varfilter import distributions
 from varfilter.distributions import (
+    Autoregressive,
     Bernoulli,
     Categorical,
     DiscretizedNormal,
@@ -36,6 +37,7 @@ SMOOTH = {
     "joint": Joint((NORMAL, NORMAL), ((0, 2), (1, 3))),
     "exponentiated": Exponentiated(NORMAL, (True, False)),
     "student": StudentT(MEAN, LOG_VAR, jnp.array([1.0, 2.0])),
+    "autoregressive": Autoregressive(NORMAL, jnp.array([0.5]), jnp.array([0.2])),
     "joint of a joint": Joint((Joint((NORMAL,), ((1, 0),)),), ((0, 1),)),
 }
 DISCRETE = {

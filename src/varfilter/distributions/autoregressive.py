@@ -33,10 +33,10 @@ class Autoregressive(AbstractDistribution):
     For the same reason `complete` draws a missing element from those before it alone.
 
     That serves for steps that were lost, and less well for a gap inside of one where the filter has
-    several sharp resonances: they go on from what was expected, far from what comes. Of elements that are missing here and
-    there, what is expected of one depends on others that are expected, with what was observed put
-    in between: this is no longer the stable filter, and with several sharp resonances it grows
-    until floats overflow. Sound comes whole, or not at all for a while.
+    several sharp resonances: they go on from what was expected, far from what comes. Of elements
+    that are missing here and there, what is expected of one depends on others that are expected,
+    with what was observed put in between: this is no longer the stable filter, and it grows until
+    floats overflow. Sound comes whole, or not at all for a while.
     """
 
     innovations: AbstractDistribution
