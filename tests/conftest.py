@@ -1,9 +1,10 @@
 """Strict types and shapes for every test, quick compilation, and a bound on what is compiled.
 
 Nearly all the time of these tests goes into tracing and compiling programs that run once. What one
-worker has compiled the other finds in a folder that they share for as long as the tests run, and so
-do the scripts that they start; a process that is to be killed compiles for itself, since what it
-leaves half written would be in the way of all others.
+worker has compiled the other finds in the user's folder for caches, and so do the scripts that they
+start, and the next run; a process that is to be killed compiles for itself, since what it leaves
+half written would be in the way of all others. `VARFILTER_TEST_PROGRAMS` names another folder: an
+empty one shows how long the tests take where they never ran.
 """
 
 import atexit
@@ -30,10 +31,6 @@ if "XLA_FLAGS" not in os.environ:
         if not subprocess.run(probe, capture_output=True, check=False).returncode:
             break
 
-# The same of the folder of compiled programs, which goes when the process that made it ends.
-if "VARFILTER_TEST_PROGRAMS" not in os.environ:
-    os.environ["VARFILTER_TEST_PROGRAMS"] = tempfile.mkdtemp(prefix="varfilter-programs-")
-    atexit.register(shutil.rmtree, os.environ["VARFILTER_TEST_PROGRAMS"], ignore_errors=True)
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"  # XLA's remarks on the processors of kept programs
 
 import jax
@@ -49,6 +46,24 @@ install_import_hook(CHECKED, "beartype.beartype")
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+def _folder_of_programs():
+    """Where compiled programs are kept: in the folder for caches, or one that goes at the end."""
+    # Imported behind the hook, so that its types are checked, too.
+    from varfilter._files import cache_folder
+    from varfilter.cli.compiled import prepared_folder
+
+    kept = prepared_folder(cache_folder() / "compiled-tests", most_bytes=1 << 30)
+    if kept is None:
+        kept = tempfile.mkdtemp(prefix="varfilter-programs-")
+        atexit.register(shutil.rmtree, kept, ignore_errors=True)
+    return str(kept)
+
+
+# Workers, and the scripts that are started, have that of the process that started them.
+if "VARFILTER_TEST_PROGRAMS" not in os.environ:
+    os.environ["VARFILTER_TEST_PROGRAMS"] = _folder_of_programs()
 jax.config.update("jax_compilation_cache_dir", os.environ["VARFILTER_TEST_PROGRAMS"])
 # Those that compile in a moment are the most.
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)

@@ -54,18 +54,29 @@ def keep_compiled() -> None:
     given = os.environ.get(VARIABLE, "")
     if given == "off" or "JAX_COMPILATION_CACHE_DIR" in os.environ:
         return
-    folder = (Path(given).expanduser() if given else cache_folder() / "compiled") / _machine()
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not _is_own(folder):
-            return
-        forget_unfinished(folder)
-        forget_oldest(folder.parent, MOST_BYTES)
-    except OSError:  # no room, no right: compiling anew is only slower
+    folder = prepared_folder(Path(given).expanduser() if given else cache_folder() / "compiled")
+    if folder is None:
         return
     os.environ["JAX_COMPILATION_CACHE_DIR"] = os.environ[PROGRAMS] = str(folder)
     for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
+
+
+def prepared_folder(folder: Path, most_bytes: int = MOST_BYTES) -> Path | None:
+    """Return where in a folder the programs of this machine are kept, with room for new ones.
+
+    None where the folder cannot be used, or others than its user may write there.
+    """
+    own = folder / _machine()
+    try:
+        own.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not _is_own(own):
+            return None
+        forget_unfinished(own)
+        forget_oldest(folder, most_bytes)
+    except OSError:  # no room, no right: compiling anew is only slower
+        return None
+    return own
 
 
 def forget_unfinished(folder: Path) -> None:
