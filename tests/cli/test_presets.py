@@ -4,9 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import soundfile
 
 from commands import refuse
 from songs import write_songs
+from sounds import noise
 from varfilter.cli.options import meant_by, overridden
 from varfilter.cli.overview import Correction, overview, say
 from varfilter.cli.presets import with_preset_given
@@ -122,6 +124,17 @@ def test_a_set_that_has_a_name_is_told_of_with_its_file(tmp_path, monkeypatch):
     run = Run.begin(tmp_path / "run", experiment, dataset)
     lines = overview(run, dataset, plan_run(experiment, dataset))
     assert lines[0] == ("data", f"jsb: music, from {path}")
+
+
+def test_samples_that_fill_no_step_are_not_counted_across_files(tmp_path):
+    (tmp_path / "tones").mkdir()
+    for number in range(10):
+        soundfile.write(tmp_path / "tones" / f"{number}.wav", noise(40 * 200 + 190, number), 16000)
+    experiment = own_experiment(source_of(tmp_path / "tones"))
+    dataset = load(experiment.data)
+    run = Run.begin(tmp_path / "run", experiment, dataset)
+    said = " ".join(text for _, text in overview(run, dataset, plan_run(experiment, dataset)))
+    assert "8 for training (320 steps), 1 for validation (40 steps)" in said
 
 
 def test_what_is_said_of_a_run_that_goes_on_is_of_what_is_left(music):

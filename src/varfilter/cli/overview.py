@@ -116,7 +116,8 @@ def _place(source: Any) -> str:
 
 
 def _counts(dataset: Any) -> str:
-    steps = [int(dataset.split(name).lengths.sum()) // dataset.rows_per_step for name in SPLITS]
+    # What is left at the end of each sequence makes no step, so that they are not added up before.
+    steps = [int((dataset.split(name).lengths // dataset.rows_per_step).sum()) for name in SPLITS]
     parts = [
         f"{len(dataset.split(name)):,} for {what} ({count(number, 'step')})"
         for name, what, number in zip(
