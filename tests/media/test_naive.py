@@ -11,7 +11,8 @@ from varfilter.data.tables.read import read_table
 from varfilter.distributions import Bernoulli, DiscretizedNormal, Normal
 from varfilter.media.gaussians import Gaussians, reference_gaussians
 from varfilter.media.naive import Naive, season_of
-from varfilter.training.predictive_scores import column_scores, origins
+from varfilter.training.predictive_draws import origins
+from varfilter.training.predictive_scores import column_scores
 
 
 def days(count):

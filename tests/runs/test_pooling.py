@@ -30,7 +30,8 @@ from varfilter.runs.pooling import (
     pooled_forecast,
     pooled_predictions,
 )
-from varfilter.training.predictive_scores import WIDTHS, Drawn, Weighted
+from varfilter.training.predictive_draws import WIDTHS, Drawn
+from varfilter.training.predictive_scores import Weighted
 
 RNG = np.random.default_rng(0)
 PART = Ragged.of([np.zeros((3, 2), np.float32)])

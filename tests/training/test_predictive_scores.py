@@ -7,7 +7,7 @@ from scipy import stats
 
 import varfilter as vf
 from varfilter.data.continued import Continued
-from varfilter.training.predictive_scores import filter_predictions
+from varfilter.training.predictive_draws import filter_predictions
 
 FACTOR, PROCESS, NOISE = 0.9, 0.5, 0.3
 HORIZON = 3

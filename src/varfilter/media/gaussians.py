@@ -12,7 +12,8 @@ import numpy as np
 from varfilter.data.continued import Continued
 from varfilter.data.dataset import Dataset
 from varfilter.media.reference import element_nats
-from varfilter.training.predictive_scores import LEVELS, Predictions, origins
+from varfilter.training.predictive_draws import origins
+from varfilter.training.predictive_scores import LEVELS, Predictions
 
 # Beyond it the mean of a log-normal is infinite in any unit.
 HIGHEST_LOG = 80.0

@@ -69,10 +69,9 @@ class Units(NamedTuple):
     def told(self, xs: np.ndarray) -> np.ndarray:
         """Observations in the units of the linear model."""
         xs = np.asarray(xs, np.float64)
-        tiny = float(np.finfo(np.float32).tiny)
-        return np.where(self.is_log, np.log(np.where(self.is_log, np.fmax(xs, tiny), 1.0)), xs) / (
-            self.unit
-        )
+        # What is missing stays missing.
+        positive = np.maximum(xs, np.finfo(np.float32).tiny)
+        return np.where(self.is_log, np.log(np.where(self.is_log, positive, 1.0)), xs) / self.unit
 
 
 def linear_start(dataset: Dataset) -> LinearGaussian:

@@ -18,7 +18,8 @@ from varfilter.runs.forecasting import LINEAR, with_pool
 from varfilter.runs.metrics import MODEL, POOLED
 from varfilter.runs.pooling import pooled_predictions
 from varfilter.runs.run import Run
-from varfilter.training.predictive_scores import Drawn, column_scores, filter_predictions
+from varfilter.training.predictive_draws import Drawn, filter_predictions
+from varfilter.training.predictive_scores import column_scores
 
 # Steps to be predicted, and forecasts further ahead, that tell scores well enough.
 MOST_STEPS, MOST_FORECASTS = 2000, 200

@@ -21,7 +21,7 @@ from varfilter.prediction import Forecast
 from varfilter.runs.folder import list_damaged, read_list, write_list
 from varfilter.runs.pooling import ForecastPool, pooled_forecast
 from varfilter.runs.run import Run
-from varfilter.training.predictive_scores import filter_predictions
+from varfilter.training.predictive_draws import filter_predictions
 
 if TYPE_CHECKING:
     from varfilter.runs.applied import AppliedRun

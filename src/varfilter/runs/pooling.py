@@ -25,7 +25,8 @@ from varfilter.media.gaussians import Gaussians
 from varfilter.media.naive import at_horizon
 from varfilter.prediction import Forecast
 from varfilter.runs.metrics import MODEL
-from varfilter.training.predictive_scores import LEVELS, WIDTHS, Drawn, Predictions, Weighted
+from varfilter.training.predictive_draws import WIDTHS, Drawn
+from varfilter.training.predictive_scores import LEVELS, Predictions, Weighted
 
 # The weight of the model before anything was validated, and how its widths share it.
 START = 2 / 3
