@@ -66,7 +66,8 @@ class TableSource(Source):
     kinds: tuple[str, ...] | None = field(default=None, metadata={"metavar": "COLUMN=KIND ..."})
     """COLUMN=KIND, with spaces or commas between: numeric, heavy (tails), zeros (or positive),
     bounded, binary, count, events (counts with a long tail) or categorical (by what the training
-    rows hold); or how it is predicted: level, change, log or log-change (by how they move)."""
+    rows hold); or how it is predicted: level, change, log or log-change (by how they move), or
+    change-N or log-change-N, beyond the change of N steps before (by their season)."""
     long: tuple[str, str] | None = field(default=None, metadata={"metavar": "VARIABLE VALUE"})
     """For tables of one reading a row: the columns that name it and hold it."""
     split_by: Literal["auto", "sequence", "time"] | None = None
