@@ -26,6 +26,7 @@ from varfilter.data.continued import Continued
 from varfilter.data.dataset import Dataset, Transform
 from varfilter.inference.gradient import descend
 from varfilter.media.gaussians import Gaussians
+from varfilter.media.reference import level_groups
 from varfilter.models import LinearGaussian
 from varfilter.training.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
 
@@ -40,6 +41,8 @@ LEARNING_RATE = 0.03
 PRIOR_STD = 0.3
 # Training sequences by which a learned model is held against its start.
 MOST_JUDGED = 8
+# Rows before the first place that it is told of.
+MOST_BEFORE = 800
 # Lengths that sequences are filled up to, so that few programs are compiled.
 ROUNDED = 128
 
@@ -282,7 +285,8 @@ def linear_predictions(
     mean, spread = mean * units.unit, np.sqrt(variance) * units.unit
     # Of a line, the share of ones is a guess near its ends.
     mean = np.where(units.is_binary, np.clip(mean, 0.02, 0.98), mean)
-    return Gaussians.of(mean, spread)._replace(is_log=units.is_log)
+    found = Gaussians.of(mean, spread)._replace(is_log=units.is_log)
+    return found.summing_to_one(level_groups(dataset))
 
 
 def _ahead(
@@ -293,11 +297,15 @@ def _ahead(
     horizon: int,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The mean and the variance of y, (places, horizon, columns)."""
-    xs, known = _padded(units.told(sequence.xs), sequence.us, model.input_size)
+    # What lies further back than this says nothing more, and takes its time.
+    first = max(min(places.min(initial=len(sequence)), sequence.begin) - MOST_BEFORE, 0)
+    places = places - first
+    own = None if sequence.us is None else sequence.us[first:]
+    xs, known = _padded(units.told(sequence.xs[first:]), own, model.input_size)
     means, covariances, _ = _kept_filtered(model, xs, known, units.moves)
     us = np.zeros((len(xs) + horizon, model.input_size), np.float32)
-    if sequence.us is not None:
-        us[: len(sequence.us)] = sequence.us[: len(us)]
+    if own is not None:
+        us[: len(own)] = own[: len(us)]
     mean = np.asarray(means, np.float64)[places]
     covariance = np.asarray(covariances, np.float64)[places]
     parameters = [model.transition, model.process.covariance, model.loading, model.noise.covariance]

@@ -16,7 +16,7 @@ import numpy as np
 from varfilter.data.continued import MOST_BEFORE, Continued, continued
 from varfilter.data.dataset import Dataset
 from varfilter.media import Ahead, NewSequence
-from varfilter.media.gaussians import Gaussians, Predictor, reference_gaussians
+from varfilter.media.gaussians import Predictor, reference_gaussians
 from varfilter.prediction import Forecast
 from varfilter.runs.folder import list_damaged, read_list, write_list
 from varfilter.runs.pooling import ForecastPool, pooled_forecast
@@ -26,7 +26,7 @@ from varfilter.training.predictive_draws import filter_predictions
 if TYPE_CHECKING:
     from varfilter.runs.applied import AppliedRun
 
-FILE, ENTRY, VERSION = "pool.json", "pools", 1
+FILE, ENTRY, VERSION = "pool.json", "pools", 2
 # What was learned for the linear reference, in the folder of a run.
 LINEAR = "linear.safetensors"
 # Steps of the validation part, forecasts from there, and how far ahead these are worth their time.
@@ -50,8 +50,7 @@ class PooledReferences:
         """
         place, horizon = np.array([len(history)]), len(own.mean)
         found = [predictor(history, place, horizon) for predictor in self.predictors]
-        references = [Gaussians(each.centre[0], each.spread[0], each.is_log) for each in found]
-        return pooled_forecast(dataset, self.pool, own, references)
+        return pooled_forecast(dataset, self.pool, own, [each.part(0) for each in found])
 
 
 def history_of(sequence: NewSequence, ahead: Ahead) -> Continued:

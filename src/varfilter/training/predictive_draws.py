@@ -53,15 +53,11 @@ class Drawn(NamedTuple):
         """Those of several sequences as one."""
         return Drawn(*map(np.concatenate, zip(*parts, strict=True)))
 
-    def scored(self, weights: np.ndarray | None = None) -> Predictions:
-        """How good they were; `weights` (num_samples, columns) of the draws, if they differ."""
-        num_draws, size = self.draws.shape[1:]
-        if weights is None:
-            weights = np.full((num_draws, size), 1.0 / num_draws)
-        own = Weighted.of(np.moveaxis(self.draws, 1, 0), weights[:, None])
-        quantiles = own.quantiles(LEVELS)
+    def scored(self) -> Predictions:
+        """How good they were."""
+        own = Weighted.of([np.moveaxis(self.draws, 1, 0)], [np.ones(self.xs.shape)])
         nats = self.nats[:, WIDTHS.index(1.0)]
-        return Predictions(self.xs, self.mean, nats, own.crps(self.xs), quantiles)
+        return Predictions(self.xs, self.mean, nats, own.crps(self.xs), own.quantiles(LEVELS))
 
 
 def filter_predictions(

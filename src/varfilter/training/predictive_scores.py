@@ -4,6 +4,7 @@ All are proper: the log score, -log p(x), and the continuous ranked probability 
 E|X - X'| / 2 (Gneiting and Raftery 2007), are least on average for who says what he believes.
 """
 
+import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -45,28 +46,58 @@ class Predictions(NamedTuple):
 
 
 class Weighted(NamedTuple):
-    """Draws in order, (draws, ..., columns), and how much each of them weighs; the sums are 1."""
+    """A mixture as values in order, (values, ..., columns), and how much each weighs, 1 in all.
+
+    Some are random draws, others the quantiles of a distribution that is known, which tell of it
+    without chance: `random` are the weights of the draws, and 0 for the others. `repeats` is the
+    sum of the squared weights of the draws, and `own` that of w w' |x - x'| over the pairs that
+    were made of one draw.
+    """
 
     values: np.ndarray
     weights: np.ndarray
+    random: np.ndarray
+    repeats: np.ndarray
+    own: np.ndarray
 
     @staticmethod
-    def of(values: np.ndarray, weights: np.ndarray) -> "Weighted":
-        """Put the draws of each element in order."""
+    def of(
+        draws: Sequence[np.ndarray],
+        weights: Sequence[np.ndarray],
+        known: Sequence[np.ndarray] = (),
+        known_weights: Sequence[np.ndarray] = (),
+    ) -> "Weighted":
+        """Put what there is of each element in order.
+
+        `draws` (num_samples, ..., columns) are those of one model, each time told differently, and
+        `known` (levels, ..., columns) equally probable quantiles of others. The weights are those
+        of each of them as a whole, (..., columns).
+        """
+        each = [weight / len(part) for part, weight in zip(draws, weights, strict=True)]
+        shares = [weight / len(part) for part, weight in zip(known, known_weights, strict=True)]
+        # What is made of one draw is one draw.
+        repeats = len(draws[0]) * np.sum(each, axis=0) ** 2
+        own = np.zeros_like(repeats)
+        for i, j in itertools.combinations(range(len(draws)), 2):
+            own += 2 * each[i] * each[j] * np.sum(np.abs(draws[i] - draws[j]), axis=0)
+        parts = [*draws, *known]
+        values = np.concatenate(parts)
         order = np.argsort(values, axis=0)
-        weights = np.broadcast_to(weights, values.shape)
-        ordered = np.take_along_axis(values, order, axis=0)
-        return Weighted(ordered, np.take_along_axis(weights, order, axis=0))
+
+        def in_order(of_parts: Sequence[np.ndarray]) -> np.ndarray:
+            pairs = zip(of_parts, parts, strict=True)
+            whole = np.concatenate([np.broadcast_to(w, part.shape) for w, part in pairs])
+            return np.take_along_axis(whole, order, axis=0)
+
+        all_weights = in_order([*each, *shares])
+        random = in_order([*each, *(0.0 * share for share in shares)]) if known else all_weights
+        values = np.take_along_axis(values, order, axis=0)
+        return Weighted(values, all_weights, random, repeats, own)
 
     @property
     def ranks(self) -> np.ndarray:
         """The share of the whole that lies below each of them, and half of its own."""
         return np.cumsum(self.weights, axis=0) - 0.5 * self.weights
-
-    @property
-    def _repeats(self) -> np.ndarray:
-        """The sum of squared weights: one over the number of draws that are as good as these."""
-        return np.sum(self.weights**2, axis=0)
 
     def quantiles(self, levels: Sequence[float]) -> np.ndarray:
         """The values (levels, ..., columns) below which one more draw lies so often.
@@ -75,7 +106,7 @@ class Weighted(NamedTuple):
         since one more is as likely to fall into each of the n + 1 places between them.
         """
         # Ranks run from 0 to 1 less half of a draw at each end; p (n + 1) - 1/2 of n are these.
-        places = [level + (level - 0.5) * self._repeats for level in levels]
+        places = [level + (level - 0.5) * self.repeats for level in levels]
         return np.stack([self._at(place) for place in places])
 
     def _at(self, places: np.ndarray) -> np.ndarray:
@@ -92,11 +123,18 @@ class Weighted(NamedTuple):
         return low + np.clip(share, 0.0, 1.0) * (high - low)
 
     def crps(self, xs: np.ndarray) -> np.ndarray:
-        """E|X - x| - E|X - X'| / 2, of two different draws."""
+        """E|X - x| - E|X - X'| / 2, where no draw is held against itself."""
         away = np.sum(self.weights * np.abs(self.values - xs[None]), axis=0)
-        # Sum over pairs of w w' |X - X'| is that of the draws in order, each with its rank.
-        apart = np.sum(self.weights * (4.0 * self.ranks - 2.0) * self.values, axis=0)
-        return away - 0.5 * apart / np.maximum(1.0 - self._repeats, 1e-12)
+        total = np.sum(self.random, axis=0)
+        of_draws = self._apart(self.random)
+        others = 1.0 - self.repeats / np.maximum(total**2, 1e-12)
+        fair = (of_draws - self.own) / np.maximum(others, 1e-12)
+        return away - 0.5 * (self._apart(self.weights) - of_draws + fair)
+
+    def _apart(self, weights: np.ndarray) -> np.ndarray:
+        """The sum of w w' |x - x'| over all pairs, of draws in order, by the rank of each."""
+        ends = np.cumsum(weights, axis=0)
+        return np.sum(weights * (4.0 * ends - 2.0 * weights - 2.0 * ends[-1]) * self.values, axis=0)
 
 
 def column_scores(dataset: Dataset, found: Predictions) -> dict[str, dict[str, Any]]:
