@@ -16,7 +16,7 @@ from varfilter.media.gaussians import Gaussians, reference_gaussians
 from varfilter.runs.applied import apply_run, pool_run
 from varfilter.runs.forecasting import LINEAR, with_pool
 from varfilter.runs.metrics import MODEL, POOLED
-from varfilter.runs.pooling import pooled_predictions
+from varfilter.runs.pooling import pooled_predictions, widened_elements
 from varfilter.runs.run import Run
 from varfilter.training.predictive_draws import Drawn, filter_predictions
 from varfilter.training.predictive_scores import column_scores
@@ -61,9 +61,11 @@ def compare_run(
     if references is None:
         return None
     applied = apply_run(run, seed=seed, num_particles=num_particles)
+    # Where there is no pool, nobody asks for predictions of other widths.
     drawn = filter_predictions(
         applied.filter, applied.model, sequences, jax.random.key(seed),
         horizons=horizons, every=every, num_samples=NUM_SAMPLES,
+        widened=() if split == "valid" else widened_elements(dataset),
     )  # fmt: skip
     said = {
         name: reference_gaussians(predictor, sequences, horizons, every)

@@ -19,7 +19,7 @@ from varfilter.media import Ahead, NewSequence
 from varfilter.media.gaussians import Predictor, reference_gaussians
 from varfilter.prediction import Forecast
 from varfilter.runs.folder import list_damaged, read_list, write_list
-from varfilter.runs.pooling import ForecastPool, pooled_forecast
+from varfilter.runs.pooling import ForecastPool, pooled_forecast, widened_elements
 from varfilter.runs.run import Run
 from varfilter.training.predictive_draws import filter_predictions
 
@@ -105,7 +105,7 @@ def fit_pool(run: Run, applied: "AppliedRun", dataset: Dataset) -> PooledReferen
     every = math.ceil(sum(lengths) / MOST_FORECASTS)
     drawn = filter_predictions(
         applied.filter, applied.model, sequences, jax.random.key(0),
-        horizons=horizons, every=every, num_samples=NUM_SAMPLES,
+        horizons=horizons, every=every, num_samples=NUM_SAMPLES, widened=widened_elements(dataset),
     )  # fmt: skip
     references = {
         name: reference_gaussians(predictor, sequences, horizons, every)

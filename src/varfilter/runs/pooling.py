@@ -24,7 +24,7 @@ from varfilter.distributions import Normal, StudentT
 from varfilter.media.gaussians import Gaussians
 from varfilter.prediction import Forecast
 from varfilter.runs.metrics import MODEL
-from varfilter.training.predictive_draws import WIDTHS, Drawn
+from varfilter.training.predictive_draws import AS_IT_IS, WIDTHS, Drawn
 from varfilter.training.predictive_scores import LEVELS, Predictions, Weighted
 
 # The weight of the model before anything was validated, and how its widths share it.
@@ -70,7 +70,7 @@ class ForecastPool:
         start = np.append(
             START * np.array(START_OF_WIDTHS), [(1.0 - START) / len(references)] * len(references)
         )
-        weights = []
+        weights, wide = [], widened_elements(dataset)
         for horizon, own in drawn.items():
             nats = _nats(dataset, own, [each[horizon] for each in references.values()])
             count = 1.0 if horizon == 1 else min(1.0, every / horizon)
@@ -79,7 +79,7 @@ class ForecastPool:
                 columns = [
                     (number, places)
                     for number, places in enumerate(_columns(dataset))
-                    if _can_widen(dataset, places[0]) == can_widen
+                    if (places[0] in wide) == can_widen
                 ]
                 if not columns:
                     continue
@@ -253,13 +253,14 @@ def _mixtures(
     The model is there in each width, if it is one of an element that has some.
     """
     known = [each.quantiles(dataset, QUANTILES) for each in references]
+    wide = widened_elements(dataset)
     for can_widen in (False, True):
-        own = [i for i in range(draws.shape[-1]) if _can_widen(dataset, i) == can_widen]
+        own = [i for i in range(draws.shape[-1]) if (i in wide) == can_widen]
         if not own:
             continue
         said = draws[..., own].astype(np.float64)
         centre = np.median(said, axis=0)
-        widths = [k for k, width in enumerate(WIDTHS) if can_widen or width == 1.0]
+        widths = list(range(len(WIDTHS))) if can_widen else [AS_IT_IS]
         shares = weights[:, own]
         yield (
             own,
@@ -272,18 +273,23 @@ def _mixtures(
         )
 
 
-def _can_widen(dataset: Dataset, element: int) -> bool:
-    """Whether a prediction may be narrower or wider: that of any number, without bounds."""
-    family = dataset.families[element]
-    is_log = family.transform is not None and family.transform.log_scale is not None
-    is_real = family.distribution in (Normal, StudentT)
-    return is_real and not is_log and family.low is None and family.high is None
+def widened_elements(dataset: Dataset) -> list[int]:
+    """The elements whose predictions may be narrower or wider: any numbers, without bounds."""
+    return [
+        i
+        for i, family in enumerate(dataset.families)
+        if family.distribution in (Normal, StudentT)
+        and (family.transform is None or family.transform.log_scale is None)
+        and family.low is None
+        and family.high is None
+    ]
 
 
 def _as_it_is(start: np.ndarray) -> np.ndarray:
     """The start of a column whose predictions have the one width that they have."""
     found = start.copy()
-    found[: len(WIDTHS)] = np.where(np.array(WIDTHS) == 1.0, START, 0.0)
+    found[: len(WIDTHS)] = 0.0
+    found[AS_IT_IS] = START
     return found
 
 

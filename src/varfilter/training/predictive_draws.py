@@ -23,6 +23,7 @@ CHUNK, LOT = 64, 16
 MOST_WARM = 256
 # How many times as wide as they are predictions are scored too, about the median of their draws.
 WIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0)
+AS_IT_IS = WIDTHS.index(1.0)
 
 
 class Drawn(NamedTuple):
@@ -30,7 +31,7 @@ class Drawn(NamedTuple):
 
     - `xs`: what came, NaN where nothing was observed. `mean`: the expected value.
     - `nats`: (values, widths, columns), -log p(x) of the column alone, were the prediction so
-      many times as wide (`WIDTHS`, of which one is 1).
+      many times as wide (`WIDTHS`, of which one is 1); NaN for what has that one width.
     - `draws`: (values, num_samples, columns), of what may come.
     """
 
@@ -56,8 +57,15 @@ class Drawn(NamedTuple):
     def scored(self) -> Predictions:
         """How good they were."""
         own = Weighted.of([np.moveaxis(self.draws, 1, 0)], [np.ones(self.xs.shape)])
-        nats = self.nats[:, WIDTHS.index(1.0)]
+        nats = self.nats[:, AS_IT_IS]
         return Predictions(self.xs, self.mean, nats, own.crps(self.xs), own.quantiles(LEVELS))
+
+
+class _Counts(NamedTuple):
+    """How many draws make a prediction, and which elements are scored in other widths, too."""
+
+    num_samples: int
+    widened: tuple[int, ...]
 
 
 def filter_predictions(
@@ -69,25 +77,29 @@ def filter_predictions(
     horizons: Sequence[int] = (1,),
     every: int = 1,
     num_samples: int = 256,
+    widened: Sequence[int] = (),
 ) -> dict[int, Drawn]:
     """What the filter predicts so many steps ahead, for each of `horizons`, in their order.
 
     One step ahead it is of every step. Further ahead forecasts begin before every `every`-th step,
-    counted from the first that is to be predicted, where all of the longest horizon is known.
+    counted from the first that is to be predicted, where all of the longest horizon is known. The
+    elements `widened`, which have densities without bounds, are scored as if they were narrower or
+    wider, too (`WIDTHS`).
     """
+    counts = _Counts(num_samples, tuple(widened))
     further = tuple(sorted(horizon for horizon in horizons if horizon > 1))
     found: dict[int, list[Drawn]] = {horizon: [] for horizon in horizons}
     for number, sequence in enumerate(sequences):
         own_key = jax.random.fold_in(key, number)
         places = origins(sequence, further[-1], every) if further else np.zeros(0, int)
         next_steps = []
-        for begin, xs, carries, drawn in _chunks(filter, model, sequence, own_key, num_samples):
+        for begin, xs, carries, drawn in _chunks(filter, model, sequence, own_key, counts):
             next_steps.append(_as_drawn(xs, drawn))
             here = places[(places >= begin) & (places < begin + CHUNK)]
             for first in range(0, len(here), LOT):
                 lot = here[first : first + LOT]
                 parts = _forecast(
-                    filter, model, sequence, carries, lot, begin, own_key, further, num_samples
+                    filter, model, sequence, carries, lot, begin, own_key, further, counts
                 )
                 for horizon, part in zip(further, parts, strict=True):
                     found[horizon].append(part)
@@ -113,7 +125,8 @@ def belief_before(
     num_samples: int = 256,
 ) -> Belief:
     """What the filter believes before it sees the step at `place`, which is to be predicted."""
-    for begin, _, carries, _ in _chunks(filter, model, sequence, key, num_samples):
+    counts = _Counts(num_samples, ())
+    for begin, _, carries, _ in _chunks(filter, model, sequence, key, counts):
         if place < begin + CHUNK:
             carry = jax.tree.map(lambda leaf, at=place - begin: leaf[at], carries)
             return Belief(carry, jnp.asarray(place - _first(sequence) - 1, jnp.int32))
@@ -130,7 +143,7 @@ def _chunks(
     model: AbstractModel,
     sequence: Continued,
     key: PRNGKeyArray,
-    num_samples: int,
+    counts: _Counts,
 ) -> Iterator[tuple[int, np.ndarray, Carry, tuple[Array, ...]]]:
     """Filter a sequence: (first step, xs, carries before each, what was expected) of each chunk."""
     belief = _start(filter, model, jnp.asarray(sequence.xs[_first(sequence)]), key)
@@ -139,7 +152,7 @@ def _chunks(
         us = None if sequence.us is None else jnp.asarray(_padded(sequence.us, begin, CHUNK, 0.0))
         mask = jnp.arange(CHUNK) < len(sequence) - begin
         belief, carries, drawn = _drawn_steps(
-            filter, model, belief, jnp.asarray(xs), us, mask, key, num_samples
+            filter, model, belief, jnp.asarray(xs), us, mask, key, counts
         )
         yield begin, xs, carries, drawn
 
@@ -153,7 +166,7 @@ def _forecast(
     begin: int,
     key: PRNGKeyArray,
     horizons: tuple[int, ...],
-    num_samples: int,
+    counts: _Counts,
 ) -> list[Drawn]:
     """Forecast from before each of the places, a lot at once; for each horizon what is said of it.
 
@@ -169,7 +182,7 @@ def _forecast(
     xs = sequence.xs[filled[:, None] + np.array(horizons) - 1]
     found = _drawn_ahead(
         filter, model, carries, jnp.asarray(filled - begin), us, jnp.asarray(xs), key,
-        jnp.asarray(filled), jnp.asarray(rows), num_samples,
+        jnp.asarray(filled), jnp.asarray(rows), counts,
     )  # fmt: skip
     part = slice(len(places))
     return [
@@ -197,15 +210,16 @@ def _drawn_steps(
     us: Float[Array, "time inputs"] | None,
     mask: Bool[Array, " time"],
     key: PRNGKeyArray,
-    num_samples: int,
+    counts: _Counts,
 ) -> tuple[Belief, Carry, tuple[Array, ...]]:
     """The last belief, the carries before each step, and what was expected of it."""
 
     def take(belief: Belief, x_and_u: Any, exists: Array, key: PRNGKeyArray) -> Any:
         x, u = x_and_u
         carry = driven_carry(filter, model, belief.carry, u)
-        own = jax.random.split(jax.random.fold_in(key, 1), num_samples)
-        drawn = _expected(x, *jax.vmap(lambda key: _drawn(filter, model, carry, key))(own))
+        own = jax.random.split(jax.random.fold_in(key, 1), counts.num_samples)
+        drawn = jax.vmap(lambda key: _drawn(filter, model, carry, key))(own)
+        drawn = _expected(x, *drawn, counts.widened)
         return filter.step(model, carry, x, key)[0], (belief.carry, drawn)
 
     belief, (carries, drawn) = scan_steps(take, belief, (xs, us), mask, key)
@@ -222,7 +236,7 @@ def _drawn_ahead(
     key: PRNGKeyArray,
     places: Int[Array, " lot"],
     rows: Int[Array, " longest"],
-    num_samples: int,
+    counts: _Counts,
 ) -> tuple[Array, ...]:
     """What is expected at each horizon, from some of the carries: (lot, horizons, ...).
 
@@ -236,13 +250,13 @@ def _drawn_ahead(
             jax.random.fold_in(jax.random.fold_in(key, place), 1)
         )
         states = jax.vmap(lambda key: filter.draw(model, carry, key))(
-            jax.random.split(key_state, num_samples)
+            jax.random.split(key_state, counts.num_samples)
         )
 
         def step(carried: tuple[State, Any], t_row_u: Any) -> tuple[tuple[State, Any], None]:
             (states, found), (t, row, u) = carried, t_row_u
             x = xs[jnp.minimum(row, len(xs) - 1)]
-            keys = jax.random.split(jax.random.fold_in(key_steps, t), num_samples)
+            keys = jax.random.split(jax.random.fold_in(key_steps, t), counts.num_samples)
 
             def go_on(state: State, key: PRNGKeyArray) -> tuple[State, tuple[Any, Array]]:
                 state = driven(model, state, u)
@@ -252,16 +266,15 @@ def _drawn_ahead(
             states, emitted = jax.vmap(go_on)(states, keys)
 
             def put(found: Any) -> Any:
-                return jax.tree.map(
-                    lambda kept, new: kept.at[row].set(new), found, _expected(x, *emitted)
-                )
+                new = _expected(x, *emitted, counts.widened)
+                return jax.tree.map(lambda kept, new: kept.at[row].set(new), found, new)
 
             # Most steps are none of the horizons, and densities are the larger part of the work.
             found = jax.lax.cond(row < len(xs), put, lambda found: found, found)
             return (states, found), None
 
         size = xs.shape[-1]
-        shapes = ((size,), (len(WIDTHS), size), (num_samples, size))
+        shapes = ((size,), (len(WIDTHS), size), (counts.num_samples, size))
         nothing = tuple(jnp.zeros((len(xs), *shape), xs.dtype) for shape in shapes)
         parts = (jnp.arange(len(rows)), rows, us)
         return jax.lax.scan(step, (states, nothing), parts)[0][1]
@@ -286,20 +299,33 @@ def _emitted(
     return z, (emission, emission.sample(key_x))
 
 
-def _expected(x: Array, emissions: Any, draws: Array) -> tuple[Array, ...]:
+def _expected(
+    x: Array, emissions: Any, draws: Array, widened: tuple[int, ...]
+) -> tuple[Array, ...]:
     """(mean, nats, draws) of the mixture that so many emissions, and a draw of each, stand for."""
     count, centre = jnp.asarray(draws.shape[0], x.dtype), jnp.median(draws, axis=0)
 
-    def nats(width: Array) -> Array:
-        """-log p(x), were the mixture so many times as wide about its centre."""
-        place = jnp.where(width == 1.0, x, centre + (x - centre) / width)
-        # An element alone: the others were not observed.
-        alone = jnp.where(jnp.eye(x.size, dtype=bool), place[None], jnp.nan)
+    def nats(places: Array, values: Array) -> Array:
+        """-log p of each of the values at its place, alone: the others were not observed."""
+        alone = jnp.where(jnp.arange(x.size)[None] == places[:, None], values[:, None], jnp.nan)
         log_probs = jax.vmap(lambda emission: jax.vmap(emission.log_prob)(alone))(emissions)
-        return jnp.log(count) - jax.nn.logsumexp(log_probs, axis=0) + jnp.log(width)
+        return jnp.log(count) - jax.nn.logsumexp(log_probs, axis=0)
 
+    found = jnp.full((len(WIDTHS), x.size), jnp.nan, x.dtype)
+    found = found.at[AS_IT_IS].set(nats(jnp.arange(x.size), x))
+    if widened:
+        own = jnp.asarray(widened)
+
+        def nats_of_width(width: Array) -> Array:
+            """The same of the mixture so many times as wide about its centre."""
+            place = centre[own] + (x[own] - centre[own]) / width
+            return nats(own, place) + jnp.log(width)
+
+        numbers = np.array([k for k in range(len(WIDTHS)) if k != AS_IT_IS])
+        wider = jax.lax.map(nats_of_width, jnp.asarray(WIDTHS, x.dtype)[numbers])
+        found = found.at[numbers[:, None], own].set(wider)
     means = jax.vmap(lambda emission: emission.mean)(emissions)
-    return steady_mean(means), jax.lax.map(nats, jnp.asarray(WIDTHS, x.dtype)), draws
+    return steady_mean(means), found, draws
 
 
 _start = kept_jit(start)
