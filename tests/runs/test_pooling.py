@@ -4,7 +4,9 @@ import csv
 import dataclasses
 import json
 import shutil
+import tracemalloc
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -15,10 +17,11 @@ from varfilter.data.continued import Continued
 from varfilter.data.dataset import Dataset, Family
 from varfilter.data.ragged import Ragged
 from varfilter.distributions import Bernoulli, Normal
-from varfilter.media import new_sequences
+from varfilter.media import linear, new_sequences
 from varfilter.media.gaussians import Gaussians
+from varfilter.media.linear import LinearReference, linear_start
 from varfilter.prediction import Forecast, predictive_quantiles
-from varfilter.runs import Run, apply_run, forecast_data
+from varfilter.runs import Run, apply_run, forecast_data, pooling
 from varfilter.runs.comparison import compare_run
 from varfilter.runs.forecasting import fit_pool, known_pool, validated_horizons, with_pool
 from varfilter.runs.live import LiveFilter
@@ -31,6 +34,7 @@ from varfilter.runs.pooling import (
     pooled_forecast,
     pooled_predictions,
 )
+from varfilter.training.checkpoints import Checkpoint, save_checkpoint
 from varfilter.training.predictive_draws import WIDTHS, Drawn
 from varfilter.training.predictive_scores import Weighted
 
@@ -299,13 +303,102 @@ def test_a_pool_is_scored_where_its_weights_were_not_found(folder):
         assert nats < min(each[horizon] for each in found["nats"].values()) + 2 * np.log(9)
 
 
+def test_without_its_linear_model_a_pool_is_found_again_or_goes_on(folder, tmp_path, monkeypatch):
+    run = Run.load(shutil.copytree(folder / "run", tmp_path / "run"))
+    path, applied = run.folder / "linear.safetensors", apply_run(run, **FEW)
+    whole = with_pool(run, applied, run.dataset).pool
+    learned = path.read_bytes()
+    # Another one than the weights were found with, one that is damaged, and none.
+    other = LinearReference(linear_start(run.dataset), run.template)
+    assert other.sha256 != whole.predictors[-1].sha256
+    damages = {
+        "another learning": lambda: save_checkpoint(path, Checkpoint(other.model, 1, {})),
+        "cannot be read": lambda: path.write_bytes(learned[:-9]),
+        "is not there": path.unlink,
+    }
+
+    def no_rows(self):
+        raise FileNotFoundError("There is no file 'readings.csv'. Give another.")
+
+    for what, damage in damages.items():
+        damage()
+        with monkeypatch.context() as patch:
+            patch.setattr(Run, "dataset", property(no_rows))
+            with pytest.warns(UserWarning, match=f"linear model: .*{what}.*evaluate.*no file"):
+                left = with_pool(run, applied).pool
+        assert left.pool.predictors == whole.pool.predictors[:-1]
+        assert len(left.predictors) == len(whole.predictors) - 1
+        np.testing.assert_allclose(left.pool.weights.sum(axis=-1), 1.0)
+        others = 1.0 - whole.pool.weights[..., -1:]
+        np.testing.assert_allclose(left.pool.weights * others, whole.pool.weights[..., :-1])
+        path.write_bytes(learned)
+    # With the rows it is learned again, and the same.
+    path.unlink()
+    again = with_pool(run, applied, run.dataset).pool
+    assert not again.lost
+    assert again.predictors[-1].sha256 == whole.predictors[-1].sha256
+    assert path.is_file()
+
+
+def test_a_folder_that_cannot_be_written_to_has_forecasts_all_the_same(
+    folder, tmp_path, monkeypatch
+):
+    place = shutil.copytree(folder / "run", tmp_path / "run")
+    for name in ("pool.json", "linear.safetensors"):
+        (place / name).unlink(missing_ok=True)
+
+    def refused(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(linear, "save_checkpoint", refused)
+    monkeypatch.setattr("varfilter.runs.folder.write_whole", refused)
+    run = Run.load(place)
+    found = with_pool(run, apply_run(run, **FEW), run.dataset).pool
+    assert found.pool.predictors[-1] == "linear model"
+    assert not list(place.glob("pool.json*")) + list(place.glob("linear*"))
+
+
+def test_a_pool_of_a_long_forecast_is_made_in_parts(monkeypatch):
+    """Nothing of it depends on how much is in memory at once, and that is little."""
+    rng = np.random.default_rng(0)
+    num_columns, horizon = 6, 300
+    part = Ragged.of([np.zeros((3, num_columns), np.float32)])
+    families = (Family(Normal),) * 4 + (Family(Bernoulli),) * 2
+    dataset = Dataset("made", part, part, part, families, columns=tuple("abcdef"))
+    samples = rng.normal(size=(64, horizon, num_columns)).astype(np.float32)
+    samples[..., 4:] = samples[..., 4:] > 0
+    own = Forecast(
+        jnp.asarray(samples), jnp.asarray(samples.mean(axis=0)),
+        jnp.zeros((2, horizon, num_columns)), (0.05, 0.95),
+    )  # fmt: skip
+    centre = rng.uniform(0.2, 0.8, (horizon, num_columns))
+    reference = Gaussians.of(centre, np.ones(num_columns))
+    start = np.append(0.6 * np.array([0.1, 0.1, 0.6, 0.1, 0.1]), 0.4)
+    weights = np.stack([start] * 4 + [weigh(0.6, 0.4)] * 2)[None]
+    pool = ForecastPool(NAMES, (1,), weights, 10)
+    found = []
+    for at_once in (1 << 22, 1 << 15):
+        monkeypatch.setattr(pooling, "AT_ONCE", at_once)
+        tracemalloc.start()
+        found.append(pooled_forecast(dataset, pool, own, [reference]))
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    for one, other in zip(*(jax.tree.leaves(each) for each in found), strict=True):
+        np.testing.assert_array_equal(one, other)
+    # As much as the futures themselves a few times over, and not 5 widths and 99 quantiles each.
+    assert peak < 10 * samples.nbytes
+
+
 def test_a_validation_part_that_is_too_short_weighs_nothing(folder):
     run = Run.load(folder / "run")
     dataset = run.dataset
     short = dataclasses.replace(
         dataset, valid=Ragged.of([dataset.valid[0][:1]]), names={}, times={}
     )
-    assert fit_pool(run, apply_run(run, **FEW), short) is None
+    applied = apply_run(run, num_particles=5, num_samples=16)  # of which the folder has no pool
+    assert fit_pool(run, applied, short) is None
+    with pytest.warns(UserWarning, match=r"model's alone.* It has too few steps\."):
+        assert with_pool(run, applied, short).pool is None
     bad = Run.load(folder / "run")
     path = bad.folder / "pool.json"
     kept = path.read_bytes()

@@ -11,6 +11,9 @@ say of each other, what known inputs do to levels and values, and the noises; bu
 depend on the level of a column that moves on, since it soon lies where no training row did.
 """
 
+import hashlib
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -338,10 +341,29 @@ def _padded(xs: np.ndarray, us: np.ndarray | None, input_size: int) -> tuple[Arr
     return jnp.asarray(rows), jnp.asarray(known)
 
 
+@dataclass(frozen=True)
+class LinearReference:
+    """The predictions of a linear model of `dataset`, of which no rows are needed."""
+
+    model: LinearGaussian
+    dataset: Dataset
+
+    def __call__(self, sequence: Continued, places: np.ndarray, horizon: int) -> Gaussians:
+        """What is said of the steps from each place on, up to `horizon` of them."""
+        return linear_predictions(self.model, self.dataset, sequence, places, horizon)
+
+    @property
+    def sha256(self) -> str:
+        """What tells one learned model from another."""
+        leaves = [np.ascontiguousarray(leaf) for leaf in jax.tree.leaves(self.model)]
+        return hashlib.sha256(b"".join(leaf.tobytes() for leaf in leaves)).hexdigest()
+
+
 def kept_linear(path: Path, dataset: Dataset) -> LinearGaussian:
     """The model that was learned before and is at `path`; or learned now, and put there.
 
-    One of other data than these, or a damaged one, is learned anew.
+    One of other data than these, or a damaged one, is learned anew. Where nothing can be written it
+    is not kept, and learned again when it is needed.
     """
     data = dataset.sha256()
     try:
@@ -351,7 +373,8 @@ def kept_linear(path: Path, dataset: Dataset) -> LinearGaussian:
     except (ValueError, OSError):
         pass
     model = fit_linear(dataset)
-    save_checkpoint(path, Checkpoint(model, NUM_UPDATES, {"data_sha256": data}))
+    with suppress(OSError):
+        save_checkpoint(path, Checkpoint(model, NUM_UPDATES, {"data_sha256": data}))
     return model
 
 

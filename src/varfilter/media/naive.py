@@ -8,7 +8,6 @@ is the same.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -58,7 +57,7 @@ class Season(NamedTuple):
 def column_references(dataset: Dataset, kept: Path, horizons: Sequence[int]) -> ColumnReferences:
     """The references of a table, up to so many steps ahead; what had to be learned is at `kept`."""
     # Here, since most that is naive needs no such model.
-    from varfilter.media.linear import MOST_COLUMNS, kept_linear, linear_predictions
+    from varfilter.media.linear import MOST_COLUMNS, LinearReference, kept_linear
 
     predictors: dict[str, Predictor] = {LAST: Naive.of(dataset, horizons)}
     notes = []
@@ -68,7 +67,7 @@ def column_references(dataset: Dataset, kept: Path, horizons: Sequence[int]) -> 
     else:
         notes.append("There is no season: nothing in the training rows comes back regularly.")
     if dataset.num_elements <= MOST_COLUMNS:
-        predictors[LINEAR] = partial(linear_predictions, kept_linear(kept, dataset), dataset)
+        predictors[LINEAR] = LinearReference(kept_linear(kept, dataset), dataset)
     else:
         notes.append(f"There is no linear state-space model: it takes {MOST_COLUMNS} columns.")
     return ColumnReferences(predictors, tuple(notes))

@@ -102,6 +102,7 @@ class TableMedium(AbstractMedium):
     # What makes the bands inside gaps hold what they say (`benchmarks/README.md`).
     spread = 1.1
     has_alarms = True
+    has_column_references = True
     score_units = (
         "nats per step; lower is better; densities are of standardised columns, less their mean in"
         " training and divided by their spread there"
@@ -242,6 +243,7 @@ class TableMedium(AbstractMedium):
 
     def column_references(self, dataset: Dataset, kept: Path, horizons: Sequence[int]) -> Any:
         """The last value, that of a season before, and a linear state-space model."""
+        # Here, since most commands on tables hold nothing against a reference.
         from varfilter.media.naive import column_references
 
         return column_references(dataset, kept, horizons)

@@ -49,7 +49,7 @@ from varfilter.prediction import (
 )
 from varfilter.runs.alarms import AlarmRule, calibrated, require_rate, with_alarms
 from varfilter.runs.calibration import Calibration, Settings, known_calibration
-from varfilter.runs.forecasting import PooledReferences, fit_pool, history_of, with_pool
+from varfilter.runs.forecasting import PooledReferences, fit_pool, history_of, known_pool, with_pool
 from varfilter.runs.metrics import TrainingRange, verdict
 from varfilter.runs.run import Run
 
@@ -357,11 +357,16 @@ def calibrate_run(
 
 
 def pool_run(run: Run, dataset: Dataset) -> PooledReferences | None:
-    """Find by its validation part what forecasts of a run are pooled with, and keep it there.
+    """What forecasts of a run are pooled with, found by its validation part unless it was before.
 
-    None for data without references by column, and where the validation part is too short.
+    It is kept in the run's folder. None for data without references by column, and where the
+    validation part is too short.
     """
-    return fit_pool(run, apply_run(run), dataset)
+    if not run.medium.has_column_references:
+        return None
+    applied = apply_run(run)
+    known = known_pool(run, applied)
+    return fit_pool(run, applied, dataset) if known is None or known.lost else known
 
 
 def forecast_data(

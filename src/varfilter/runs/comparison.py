@@ -120,7 +120,11 @@ def remember_comparison(run: Run, dataset: Dataset, horizon: int = 1) -> dict[st
     """
     found = compare_run(run, dataset=dataset, split="valid", horizon=horizon)
     if found is not None:
-        pool_run(run, dataset)
+        if run.medium.has_column_references and pool_run(run, dataset) is None:
+            found["notes"].append(
+                "Forecasts will be the model's alone: the validation part is too short to find the"
+                " weights of a pool."
+            )
         run.remember(comparison={name: each["1"] for name, each in found["nats"].items()})
     return found
 

@@ -4,16 +4,17 @@ The futures that a model simulates feed on themselves: what it has wrong of one 
 next, and far ahead it may be worse than the last value. A pool of several forecasts is rarely much
 worse than the best of them, which nobody knows beforehand (Stone 1961; Geweke and Amisano 2011).
 
-The weights are those by which the values of the validation part, which nothing was learned from,
-are the most probable; few values leave them near where they start, two thirds for the model and
-the rest shared by its references. The model is there as it is, and with predictions that are
-narrower or wider, since in validation it may have been too wide, or too sure (a spread-adjusted
-pool: Gneiting and Ranjan 2013). They are kept in the run's folder, with all that is needed to
-forecast without the training data.
+The weights are those by which the values of the validation part are the most probable. Nothing was
+learned from these, but the checkpoint was chosen by them, so that the weights are slightly in the
+model's favour. Few values leave them near where they start, two thirds for the model and the rest
+shared by its references. The model is there as it is, and with predictions that are narrower or
+wider, since in validation it may have been too wide, or too sure (a spread-adjusted pool: Gneiting
+and Ranjan 2013). They are kept in the run's folder, with all that is needed to forecast without the
+training data.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax.numpy as jnp
@@ -106,6 +107,14 @@ class ForecastPool:
         high = min(low + 1, len(logs) - 1)
         found = self.weights[low] + (place - low) * (self.weights[high] - self.weights[low])
         return np.stack([found[i] for i in _column_numbers(dataset)])
+
+    def without(self, number: int) -> "ForecastPool":
+        """The pool without one of its references: the others have their weights in proportion."""
+        place = len(WIDTHS) + number
+        weights = np.delete(self.weights, place, axis=-1)
+        predictors = (*self.predictors[:place], *self.predictors[place + 1 :])
+        weights = weights / weights.sum(axis=-1, keepdims=True)
+        return replace(self, predictors=predictors, weights=weights)
 
     def as_json(self) -> dict[str, Any]:
         """All of it as plain JSON."""
