@@ -16,10 +16,11 @@ from tiny_runs import keep_untrained, tiny
 from varfilter.data.continued import Continued
 from varfilter.data.dataset import Dataset, Family
 from varfilter.data.ragged import Ragged
-from varfilter.distributions import Bernoulli, Normal
+from varfilter.distributions import Bernoulli, Categorical, Normal
 from varfilter.media import linear, new_sequences
 from varfilter.media.gaussians import Gaussians
 from varfilter.media.linear import LinearReference, linear_start
+from varfilter.media.reference import level_groups
 from varfilter.prediction import Forecast, predictive_quantiles
 from varfilter.runs import Run, apply_run, forecast_data, pooling
 from varfilter.runs.comparison import compare_run
@@ -356,6 +357,24 @@ def test_a_folder_that_cannot_be_written_to_has_forecasts_all_the_same(
     found = with_pool(run, apply_run(run, **FEW), run.dataset).pool
     assert found.pool.predictors[-1] == "linear model"
     assert not list(place.glob("pool.json*")) + list(place.glob("linear*"))
+
+
+def test_futures_of_levels_have_one_of_them_and_probabilities_of_one_in_all():
+    part = Ragged.of([np.zeros((3, 3), np.float32)])
+    families = (Family(Categorical, group="state"),) * 3
+    dataset = Dataset("made", part, part, part, families, columns=("s=a", "s=b", "s=c"))
+    assert [len(each) for each in level_groups(dataset)] == [3]
+    samples = jnp.asarray(np.eye(3)[RNG.choice(3, (400, 5), p=[0.6, 0.3, 0.1])], jnp.float32)
+    own = Forecast(samples, samples.mean(axis=0), jnp.zeros((1, 5, 3)), (0.5,))
+    reference = Gaussians.of(np.tile([0.9, 0.9, 0.2], (5, 1)), np.ones(3)).summing_to_one(
+        [[0, 1, 2]]
+    )
+    pool = ForecastPool(NAMES, (1,), np.stack([weigh(0.5, 0.5)])[None], 10)
+    found = pooled_forecast(dataset, pool, own, [reference])
+    np.testing.assert_array_equal(np.sum(found.samples, axis=-1), 1.0)
+    np.testing.assert_allclose(np.sum(found.mean, axis=-1), 1.0, rtol=1e-6)
+    # Half of the futures are those of 0.45, 0.45 and 0.1; of 400, a share is off by 0.025.
+    np.testing.assert_allclose(found.samples.mean(axis=0), found.mean, atol=5 * 0.025)
 
 
 def test_a_pool_of_a_long_forecast_is_made_in_parts(monkeypatch):

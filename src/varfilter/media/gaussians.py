@@ -31,7 +31,7 @@ class Gaussians(NamedTuple):
 
     @staticmethod
     def of(centre: np.ndarray, spread: np.ndarray) -> "Gaussians":
-        """Those of the values as they are; `spread` is broadcast, and is never quite 0."""
+        """Gaussians of the values as they are; `spread` is broadcast, and is never quite 0."""
         spread = np.maximum(np.broadcast_to(spread, centre.shape), 1e-6)
         return Gaussians(centre, spread, np.zeros(centre.shape[-1], bool))
 
@@ -43,11 +43,12 @@ class Gaussians(NamedTuple):
         return self._replace(centre=centre)
 
     def part(self, *which: Any) -> "Gaussians":
-        """Those of some of the values."""
+        """The Gaussians of some of the values."""
         return Gaussians(self.centre[which], self.spread[which], self.is_log)
 
     def mean(self, dataset: Dataset) -> np.ndarray:
         """The expected values; what lies beyond a bound of a column is held there."""
+        # Imported where it is used, as `reference.py` does: most commands need no reference.
         from scipy.special import ndtr
 
         log_mean = np.minimum(self.centre + 0.5 * self.spread**2, HIGHEST_LOG)
@@ -169,7 +170,7 @@ def reference_gaussians(
 
 
 def _step(gaussians: Gaussians, horizon: int) -> Gaussians:
-    """Those of one step ahead, (places, columns)."""
+    """The Gaussians at one horizon, (places, columns)."""
     return gaussians.part(slice(None), horizon - 1)
 
 

@@ -61,7 +61,7 @@ class Units(NamedTuple):
 
     @staticmethod
     def of(dataset: Dataset) -> "Units":
-        """Those that the run's own model has."""
+        """The units in which the run's own model is told of the columns."""
         told = [family.transform or Transform() for family in dataset.families]
         moves = np.array([each.change_scale is not None for each in told])
         # This model knows no seasons: its changes are those from step to step.

@@ -233,7 +233,7 @@ class Naive:
         return Gaussians.of(centre, spread).summing_to_one(self.groups)
 
     def as_json(self) -> dict[str, Any]:
-        """All of it as plain JSON."""
+        """The predictor as plain JSON."""
         return vars(self) | {
             "mean": self.mean.tolist(),
             "overall": self.overall.tolist(),
@@ -243,7 +243,7 @@ class Naive:
 
     @staticmethod
     def from_json(known: dict[str, Any]) -> "Naive":
-        """What `as_json` made."""
+        """The predictor that `as_json` wrote down."""
 
         def growth(parts: list[Any]) -> Growth:
             return Growth(*(np.asarray(each, np.float64) for each in parts))

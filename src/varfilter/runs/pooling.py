@@ -117,12 +117,12 @@ class ForecastPool:
         return replace(self, predictors=predictors, weights=weights)
 
     def as_json(self) -> dict[str, Any]:
-        """All of it as plain JSON."""
+        """The pool as plain JSON."""
         return vars(self) | {"weights": self.weights.tolist()}
 
     @staticmethod
     def from_json(known: dict[str, Any]) -> "ForecastPool":
-        """What `as_json` made."""
+        """The pool that `as_json` wrote down."""
         return ForecastPool(
             tuple(known["predictors"]),
             tuple(known["horizons"]),
@@ -204,8 +204,10 @@ def pooled_forecast(
         samples[:, which] = _futures(dataset, part, here, each, place)
         for columns, mixture in _mixtures(dataset, part, here, each):
             quantiles[:, which, columns] = mixture.quantiles(own.levels)
-    as_given = (jnp.asarray(part, own.mean.dtype) for part in (samples, mean, quantiles))
-    return Forecast(*as_given, own.levels)
+    samples, mean, quantiles = (
+        jnp.asarray(part, own.mean.dtype) for part in (samples, mean, quantiles)
+    )
+    return Forecast(samples, mean, quantiles, own.levels)
 
 
 def _futures(

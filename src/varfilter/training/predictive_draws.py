@@ -46,16 +46,16 @@ class Drawn(NamedTuple):
         return np.median(self.draws, axis=1)
 
     def part(self, which: slice) -> "Drawn":
-        """Those of some of the values."""
+        """The draws of some of the values."""
         return Drawn(*(each[which] for each in self))
 
     @staticmethod
     def joined(parts: Sequence["Drawn"]) -> "Drawn":
-        """Those of several sequences as one."""
+        """The draws of several sequences as one."""
         return Drawn(*map(np.concatenate, zip(*parts, strict=True)))
 
     def scored(self) -> Predictions:
-        """How good they were."""
+        """How good these predictions were, by the draws as they are."""
         own = Weighted.of([np.moveaxis(self.draws, 1, 0)], [np.ones(self.xs.shape)])
         nats = self.nats[:, AS_IT_IS]
         return Predictions(self.xs, self.mean, nats, own.crps(self.xs), own.quantiles(LEVELS))
@@ -317,7 +317,7 @@ def _expected(
         own = jnp.asarray(widened)
 
         def nats_of_width(width: Array) -> Array:
-            """The same of the mixture so many times as wide about its centre."""
+            """-log p of the mixture so many times as wide about its centre."""
             place = centre[own] + (x[own] - centre[own]) / width
             return nats(own, place) + jnp.log(width)
 

@@ -33,13 +33,13 @@ class Predictions(NamedTuple):
     quantiles: np.ndarray
 
     def part(self, which: slice) -> "Predictions":
-        """Those of some of the values."""
+        """The predictions of some of the values."""
         xs, mean, nats, crps = (each[which] for each in self[:-1])
         return Predictions(xs, mean, nats, crps, self.quantiles[:, which])
 
     @staticmethod
     def joined(parts: Sequence["Predictions"]) -> "Predictions":
-        """Those of several sequences as one."""
+        """The predictions of several sequences as one."""
         *others, quantiles = zip(*parts, strict=True)
         xs, mean, nats, crps = map(np.concatenate, others)
         return Predictions(xs, mean, nats, crps, np.concatenate(quantiles, axis=1))
