@@ -341,6 +341,14 @@ def test_without_its_linear_model_a_pool_is_found_again_or_goes_on(folder, tmp_p
     assert path.is_file()
 
 
+def test_who_has_no_alarms_may_have_references(folder, monkeypatch):
+    run = Run.load(folder / "run")
+    monkeypatch.setattr(type(run.medium), "has_alarms", False)
+    assert with_pool(run, apply_run(run, **FEW), run.dataset).pool is not None
+    monkeypatch.setattr(type(run.medium), "has_column_references", False)
+    assert with_pool(run, apply_run(run, **FEW), run.dataset).pool is None
+
+
 def test_a_folder_that_cannot_be_written_to_has_forecasts_all_the_same(
     folder, tmp_path, monkeypatch
 ):

@@ -49,7 +49,7 @@ from varfilter.prediction import (
 )
 from varfilter.runs.alarms import AlarmRule, calibrated, require_rate, with_alarms
 from varfilter.runs.calibration import Calibration, Settings, known_calibration
-from varfilter.runs.forecasting import PooledReferences, fit_pool, history_of, known_pool, with_pool
+from varfilter.runs.forecasting import PooledReferences, history_of, with_pool
 from varfilter.runs.metrics import TrainingRange, verdict
 from varfilter.runs.run import Run
 
@@ -354,19 +354,6 @@ def calibrate_run(
     if known is not None:
         return known
     return calibrated(run, applied, run.dataset if dataset is None else dataset)
-
-
-def pool_run(run: Run, dataset: Dataset) -> PooledReferences | None:
-    """What forecasts of a run are pooled with, found by its validation part unless it was before.
-
-    It is kept in the run's folder. None for data without references by column, and where the
-    validation part is too short.
-    """
-    if not run.medium.has_column_references:
-        return None
-    applied = apply_run(run)
-    known = known_pool(run, applied)
-    return fit_pool(run, applied, dataset) if known is None or known.lost else known
 
 
 def forecast_data(

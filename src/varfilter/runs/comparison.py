@@ -13,8 +13,8 @@ from varfilter._text import count
 from varfilter.data.continued import Continued, continued
 from varfilter.data.dataset import Dataset
 from varfilter.media.gaussians import Gaussians, reference_gaussians
-from varfilter.runs.applied import apply_run, pool_run
-from varfilter.runs.forecasting import LINEAR, with_pool
+from varfilter.runs.applied import apply_run
+from varfilter.runs.forecasting import LINEAR, PooledReferences, fit_pool, known_pool, with_pool
 from varfilter.runs.metrics import MODEL, POOLED
 from varfilter.runs.pooling import pooled_predictions, widened_elements
 from varfilter.runs.run import Run
@@ -111,6 +111,19 @@ def _scores_at(
         found[POOLED] = pooled_predictions(dataset, weights, own, list(references.values()))
     found |= {name: each.scored(dataset, own.xs) for name, each in references.items()}
     return {name: column_scores(dataset, each) for name, each in found.items()}
+
+
+def pool_run(run: Run, dataset: Dataset) -> PooledReferences | None:
+    """What forecasts of a run are pooled with, found by its validation part unless it was before.
+
+    It is kept in the run's folder. None for data without references by column, and where the
+    validation part is too short.
+    """
+    if not run.medium.has_column_references:
+        return None
+    applied = apply_run(run)
+    known = known_pool(run, applied)
+    return fit_pool(run, applied, dataset) if known is None or known.lost else known
 
 
 def remember_comparison(run: Run, dataset: Dataset, horizon: int = 1) -> dict[str, Any] | None:

@@ -27,9 +27,8 @@ from varfilter.runs.applied import (
     calibrate_run,
     filter_data,
     forecast_data,
-    pool_run,
 )
-from varfilter.runs.comparison import remember_comparison
+from varfilter.runs.comparison import pool_run, remember_comparison
 from varfilter.runs.forecasting import with_pool
 from varfilter.runs.metrics import verdict
 from varfilter.runs.run import IN_MEMORY, Run
