@@ -23,7 +23,8 @@ from varfilter.data.dataset import Dataset, Family
 from varfilter.distributions import Normal
 from varfilter.media.gaussians import Gaussians
 from varfilter.media.naive import season_of
-from varfilter.training.predictive_scores import Predictions, column_scores, origins
+from varfilter.training.predictive_draws import origins
+from varfilter.training.predictive_scores import Predictions, column_scores
 
 # Fits of longer columns take minutes, and are no better: these are the last of them.
 MOST_ROWS = 2000

@@ -150,9 +150,20 @@ def test_refusals():
 
 
 def test_one_future_that_runs_away_is_not_the_mean_of_all():
-    """Of a hundred numbers the two at either end are left out; of a few, none is."""
+    """Of a hundred numbers one that is absurdly far out is left out; of a few, none is."""
     values = np.random.default_rng(0).permutation(100).astype(np.float32)[:, None]
     far = np.where(values == 99.0, np.float32(1e12), values)
-    inner = np.mean(np.arange(2, 98))
-    np.testing.assert_allclose(steady_mean(jnp.asarray(far)), inner, rtol=1e-6)
+    np.testing.assert_allclose(steady_mean(jnp.asarray(far)), np.arange(99).mean(), rtol=1e-6)
+    infinite = np.where(values == 0.0, -np.inf, far)
+    inner = np.mean(np.arange(1, 99))
+    np.testing.assert_allclose(steady_mean(jnp.asarray(infinite)), inner, rtol=1e-6)
     np.testing.assert_allclose(steady_mean(jnp.asarray(far[:20])), far[:20].mean(0), rtol=1e-6)
+
+
+def test_what_is_rare_counts_in_a_mean():
+    """The event that one trajectory in a hundred is sure of, and the tail of what is skewed."""
+    event = np.zeros((200, 1), np.float32)
+    event[[3, 77]] = 1.0
+    np.testing.assert_allclose(steady_mean(jnp.asarray(event)), 0.01, rtol=1e-6)
+    skewed = np.exp(np.random.default_rng(0).normal(size=(256, 50))).astype(np.float32)
+    np.testing.assert_allclose(steady_mean(jnp.asarray(skewed)), skewed.mean(axis=0), rtol=1e-5)

@@ -22,7 +22,8 @@ from varfilter.media.linear import (
     load_linear,
     log_evidences,
 )
-from varfilter.training.predictive_scores import column_scores, origins
+from varfilter.training.predictive_draws import origins
+from varfilter.training.predictive_scores import column_scores
 
 RNG = np.random.default_rng(0)
 
@@ -143,6 +144,11 @@ def test_flags_and_growth_start_from_finite_numbers():
     }
     columns["grows"][10:14] = np.nan
     dataset = read_table(columns, kinds={"grows": "log-change"})
+    # What is missing is told as missing, and not as the logarithm of next to nothing.
+    xs = dataset.observations(np.asarray(dataset.train[0]))
+    told = linear.Units.of(dataset).told(xs)
+    np.testing.assert_array_equal(np.isnan(told), np.isnan(xs))
+    np.testing.assert_allclose(told[9, 0] * linear.Units.of(dataset).unit[0], np.log(xs[9, 0]))
     model = fit_linear(dataset, num_updates=2)
     for leaf in jax.tree.leaves(model):
         assert np.isfinite(leaf).all()

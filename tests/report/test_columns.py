@@ -91,7 +91,8 @@ def test_a_run_that_loses_says_so_where_it_is_used(reported, monkeypatch, tmp_pa
     other = forgetful(run, tmp_path, monkeypatch)
     monkeypatch.setattr(comparison, "compare_run", lambda *_, **__: found)
     monkeypatch.setattr(comparison, "pool_run", lambda *_: None)
-    remember_comparison(other, run.dataset)
+    notes = remember_comparison(other, run.dataset)["notes"]
+    assert any("Forecasts will be the model's alone" in note for note in notes)
     nats = other.record["comparison"]
     assert set(nats) == {"model", "pooled", LAST, LINEAR}
     other.record["comparison"] = {"model": 2.0, LAST: 3.0, LINEAR: 1.5}

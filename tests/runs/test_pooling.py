@@ -4,7 +4,9 @@ import csv
 import dataclasses
 import json
 import shutil
+import tracemalloc
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -14,15 +16,18 @@ from tiny_runs import keep_untrained, tiny
 from varfilter.data.continued import Continued
 from varfilter.data.dataset import Dataset, Family
 from varfilter.data.ragged import Ragged
-from varfilter.distributions import Bernoulli, Normal
-from varfilter.media import new_sequences
+from varfilter.distributions import Bernoulli, Categorical, Normal
+from varfilter.media import linear, new_sequences
 from varfilter.media.gaussians import Gaussians
+from varfilter.media.linear import LinearReference, linear_start
+from varfilter.media.reference import level_groups
 from varfilter.prediction import Forecast, predictive_quantiles
-from varfilter.runs import Run, apply_run, forecast_data
+from varfilter.runs import Run, apply_run, forecast_data, pooling
 from varfilter.runs.comparison import compare_run
 from varfilter.runs.forecasting import fit_pool, known_pool, validated_horizons, with_pool
 from varfilter.runs.live import LiveFilter
 from varfilter.runs.pooling import (
+    QUANTILES,
     START,
     STRENGTH,
     ForecastPool,
@@ -30,7 +35,9 @@ from varfilter.runs.pooling import (
     pooled_forecast,
     pooled_predictions,
 )
-from varfilter.training.predictive_scores import WIDTHS, Drawn, Weighted
+from varfilter.training.checkpoints import Checkpoint, save_checkpoint
+from varfilter.training.predictive_draws import WIDTHS, Drawn
+from varfilter.training.predictive_scores import Weighted
 
 RNG = np.random.default_rng(0)
 PART = Ragged.of([np.zeros((3, 2), np.float32)])
@@ -58,17 +65,70 @@ def test_weights_are_those_of_the_mixture_that_the_values_came_from():
 def test_draws_that_weigh_the_same_are_draws_as_ever():
     draws = RNG.normal(size=(40, 7, 2)).astype(np.float32)
     xs = RNG.normal(size=(7, 2))
-    own = Weighted.of(draws, np.full((40, 7, 2), 1 / 40))
+    own = Weighted.of([draws], [np.ones((7, 2))])
     levels = (0.05, 0.3, 0.95)
     expected = predictive_quantiles(jnp.asarray(draws), levels)
     np.testing.assert_allclose(own.quantiles(levels), expected, atol=1e-5)  # in float32
     pairs = np.abs(draws[:, None] - draws[None]).sum(axis=(0, 1)) / (40 * 39)
     crps = np.abs(draws - xs).mean(axis=0) - 0.5 * pairs
     np.testing.assert_allclose(own.crps(xs), crps, atol=1e-5)
-    # A draw of no weight is none.
-    more = np.concatenate([draws, RNG.normal(50, 1, (9, 7, 2))])
-    weights = np.concatenate([np.full((40, 7, 2), 1 / 40), np.zeros((9, 7, 2))])
-    np.testing.assert_allclose(Weighted.of(more, weights).crps(xs), crps, atol=1e-5)
+    # What weighs nothing is not there.
+    more = [draws, RNG.normal(50, 1, (40, 7, 2))]
+    nothing = np.zeros((7, 2))
+    both = Weighted.of(more, [np.ones((7, 2)), nothing], [more[1][:9]], [nothing])
+    np.testing.assert_allclose(both.crps(xs), crps, atol=1e-5)
+    np.testing.assert_allclose(both.quantiles(levels), expected, atol=1e-5)
+
+
+def gaussian_crps(x, mean, spread):
+    """The closed form of N(mean, spread^2)."""
+    z = (x - mean) / spread
+    return spread * (z * (2 * stats.norm.cdf(z) - 1) + 2 * stats.norm.pdf(z) - np.pi**-0.5)
+
+
+def test_quantiles_of_what_is_known_are_no_draws():
+    """Of a Gaussian, and of a mixture of two, the closed forms; nothing is left to chance."""
+    levels = np.array(QUANTILES)
+    xs = np.array([[-2.0, 0.1], [0.7, 3.0]])
+    first, second = (
+        np.broadcast_to(stats.norm(m, s).ppf(levels)[:, None, None], (len(levels), 2, 2))
+        for m, s in ((0.0, 1.0), (2.0, 0.5))
+    )
+    nothing = [np.zeros((3, 2, 2))], [np.zeros((2, 2))]
+    alone = Weighted.of(*nothing, [first], [np.ones((2, 2))])
+    # Beyond the last of 99 points, at 2.57, the rest of the tail is held: that costs 0.0014 at 3.
+    # Were the points draws, these scores would be 0.0057 less.
+    np.testing.assert_allclose(alone.crps(xs), gaussian_crps(xs, 0.0, 1.0), atol=2e-3)
+    np.testing.assert_allclose(alone.quantiles((0.05, 0.5))[:, 0, 0], [-1.645, 0.0], atol=2e-3)
+    w = 0.3
+    mixed = Weighted.of(*nothing, [first, second], [np.full((2, 2), w), np.full((2, 2), 1 - w)])
+
+    def apart(mean, spread):
+        """E|Y| of Y ~ N(mean, spread^2)."""
+        return 2 * spread * stats.norm.pdf(mean / spread) + mean * (
+            2 * stats.norm.cdf(mean / spread) - 1
+        )
+
+    away = w * apart(xs - 0.0, 1.0) + (1 - w) * apart(xs - 2.0, 0.5)
+    pairs = (w**2 * apart(0.0, 2**0.5) + (1 - w) ** 2 * apart(0.0, 0.5**0.5)
+             + 2 * w * (1 - w) * apart(2.0, 1.25**0.5))  # fmt: skip
+    np.testing.assert_allclose(mixed.crps(xs), away - 0.5 * pairs, atol=2e-3)
+
+
+def test_few_draws_beside_what_is_known_have_no_worse_a_score_than_many():
+    """Fair: its mean over all that may be drawn does not depend on their number, by any width."""
+    known = stats.norm(1.0, 1.0).ppf(np.array(QUANTILES))[:, None, None]
+    found = []
+    for num in (4, 400):
+        draws = RNG.normal(size=(num, 80_000 // num, 1))
+        shape = draws.shape[1:]
+        mixture = Weighted.of(
+            [draws, 2.0 * draws], [np.full(shape, 0.3), np.full(shape, 0.3)],
+            [np.broadcast_to(known, (len(known), *shape))], [np.full(shape, 0.4)],
+        )  # fmt: skip
+        found.append(mixture.crps(np.full(shape, 0.5)).mean())
+    # A score of four draws has a spread of 0.3, its mean over 20,000 one of 0.002.
+    assert found[0] == pytest.approx(found[1], abs=5 * 0.003)
 
 
 ONE = WIDTHS.index(1.0)
@@ -209,7 +269,7 @@ def test_forecasts_are_pooled_with_what_the_folder_has(folder, tmp_path, monkeyp
     sequence = next(new_sequences(run.template, run.experiment.data, path))
     history = Continued("", sequence.xs, sequence.us, None, len(sequence.xs))
     place, template = np.array([len(history)]), run.template
-    means = [each(history, place, 1).mean[0, 0] for each in own.predictors]
+    means = [each(history, place, 1).mean(template)[0, 0] for each in own.predictors]
     column = template.columns[0]
 
     def scaled(row, part):
@@ -244,13 +304,128 @@ def test_a_pool_is_scored_where_its_weights_were_not_found(folder):
         assert nats < min(each[horizon] for each in found["nats"].values()) + 2 * np.log(9)
 
 
+def test_without_its_linear_model_a_pool_is_found_again_or_goes_on(folder, tmp_path, monkeypatch):
+    run = Run.load(shutil.copytree(folder / "run", tmp_path / "run"))
+    path, applied = run.folder / "linear.safetensors", apply_run(run, **FEW)
+    whole = with_pool(run, applied, run.dataset).pool
+    learned = path.read_bytes()
+    # Another one than the weights were found with, one that is damaged, and none.
+    other = LinearReference(linear_start(run.dataset), run.template)
+    assert other.sha256 != whole.predictors[-1].sha256
+    damages = {
+        "another learning": lambda: save_checkpoint(path, Checkpoint(other.model, 1, {})),
+        "cannot be read": lambda: path.write_bytes(learned[:-9]),
+        "is not there": path.unlink,
+    }
+
+    def no_rows(self):
+        raise FileNotFoundError("There is no file 'readings.csv'. Give another.")
+
+    for what, damage in damages.items():
+        damage()
+        with monkeypatch.context() as patch:
+            patch.setattr(Run, "dataset", property(no_rows))
+            with pytest.warns(UserWarning, match=f"linear model: .*{what}.*evaluate.*no file"):
+                left = with_pool(run, applied).pool
+        assert left.pool.predictors == whole.pool.predictors[:-1]
+        assert len(left.predictors) == len(whole.predictors) - 1
+        np.testing.assert_allclose(left.pool.weights.sum(axis=-1), 1.0)
+        others = 1.0 - whole.pool.weights[..., -1:]
+        np.testing.assert_allclose(left.pool.weights * others, whole.pool.weights[..., :-1])
+        path.write_bytes(learned)
+    # With the rows it is learned again, and the same.
+    path.unlink()
+    again = with_pool(run, applied, run.dataset).pool
+    assert not again.lost
+    assert again.predictors[-1].sha256 == whole.predictors[-1].sha256
+    assert path.is_file()
+
+
+def test_who_has_no_alarms_may_have_references(folder, monkeypatch):
+    run = Run.load(folder / "run")
+    monkeypatch.setattr(type(run.medium), "has_alarms", False)
+    assert with_pool(run, apply_run(run, **FEW), run.dataset).pool is not None
+    monkeypatch.setattr(type(run.medium), "has_column_references", False)
+    assert with_pool(run, apply_run(run, **FEW), run.dataset).pool is None
+
+
+def test_a_folder_that_cannot_be_written_to_has_forecasts_all_the_same(
+    folder, tmp_path, monkeypatch
+):
+    place = shutil.copytree(folder / "run", tmp_path / "run")
+    for name in ("pool.json", "linear.safetensors"):
+        (place / name).unlink(missing_ok=True)
+
+    def refused(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(linear, "save_checkpoint", refused)
+    monkeypatch.setattr("varfilter.runs.folder.write_whole", refused)
+    run = Run.load(place)
+    found = with_pool(run, apply_run(run, **FEW), run.dataset).pool
+    assert found.pool.predictors[-1] == "linear model"
+    assert not list(place.glob("pool.json*")) + list(place.glob("linear*"))
+
+
+def test_futures_of_levels_have_one_of_them_and_probabilities_of_one_in_all():
+    part = Ragged.of([np.zeros((3, 3), np.float32)])
+    families = (Family(Categorical, group="state"),) * 3
+    dataset = Dataset("made", part, part, part, families, columns=("s=a", "s=b", "s=c"))
+    assert [len(each) for each in level_groups(dataset)] == [3]
+    samples = jnp.asarray(np.eye(3)[RNG.choice(3, (400, 5), p=[0.6, 0.3, 0.1])], jnp.float32)
+    own = Forecast(samples, samples.mean(axis=0), jnp.zeros((1, 5, 3)), (0.5,))
+    reference = Gaussians.of(np.tile([0.9, 0.9, 0.2], (5, 1)), np.ones(3)).summing_to_one(
+        [[0, 1, 2]]
+    )
+    pool = ForecastPool(NAMES, (1,), np.stack([weigh(0.5, 0.5)])[None], 10)
+    found = pooled_forecast(dataset, pool, own, [reference])
+    np.testing.assert_array_equal(np.sum(found.samples, axis=-1), 1.0)
+    np.testing.assert_allclose(np.sum(found.mean, axis=-1), 1.0, rtol=1e-6)
+    # Half of the futures are those of 0.45, 0.45 and 0.1; of 400, a share is off by 0.025.
+    np.testing.assert_allclose(found.samples.mean(axis=0), found.mean, atol=5 * 0.025)
+
+
+def test_a_pool_of_a_long_forecast_is_made_in_parts(monkeypatch):
+    """Nothing of it depends on how much is in memory at once, and that is little."""
+    rng = np.random.default_rng(0)
+    num_columns, horizon = 6, 300
+    part = Ragged.of([np.zeros((3, num_columns), np.float32)])
+    families = (Family(Normal),) * 4 + (Family(Bernoulli),) * 2
+    dataset = Dataset("made", part, part, part, families, columns=tuple("abcdef"))
+    samples = rng.normal(size=(64, horizon, num_columns)).astype(np.float32)
+    samples[..., 4:] = samples[..., 4:] > 0
+    own = Forecast(
+        jnp.asarray(samples), jnp.asarray(samples.mean(axis=0)),
+        jnp.zeros((2, horizon, num_columns)), (0.05, 0.95),
+    )  # fmt: skip
+    centre = rng.uniform(0.2, 0.8, (horizon, num_columns))
+    reference = Gaussians.of(centre, np.ones(num_columns))
+    start = np.append(0.6 * np.array([0.1, 0.1, 0.6, 0.1, 0.1]), 0.4)
+    weights = np.stack([start] * 4 + [weigh(0.6, 0.4)] * 2)[None]
+    pool = ForecastPool(NAMES, (1,), weights, 10)
+    found = []
+    for at_once in (1 << 22, 1 << 15):
+        monkeypatch.setattr(pooling, "AT_ONCE", at_once)
+        tracemalloc.start()
+        found.append(pooled_forecast(dataset, pool, own, [reference]))
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    for one, other in zip(*(jax.tree.leaves(each) for each in found), strict=True):
+        np.testing.assert_array_equal(one, other)
+    # As much as the futures themselves a few times over, and not 5 widths and 99 quantiles each.
+    assert peak < 10 * samples.nbytes
+
+
 def test_a_validation_part_that_is_too_short_weighs_nothing(folder):
     run = Run.load(folder / "run")
     dataset = run.dataset
     short = dataclasses.replace(
         dataset, valid=Ragged.of([dataset.valid[0][:1]]), names={}, times={}
     )
-    assert fit_pool(run, apply_run(run, **FEW), short) is None
+    applied = apply_run(run, num_particles=5, num_samples=16)  # of which the folder has no pool
+    assert fit_pool(run, applied, short) is None
+    with pytest.warns(UserWarning, match=r"model's alone.* It has too few steps\."):
+        assert with_pool(run, applied, short).pool is None
     bad = Run.load(folder / "run")
     path = bad.folder / "pool.json"
     kept = path.read_bytes()

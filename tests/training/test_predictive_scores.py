@@ -7,7 +7,7 @@ from scipy import stats
 
 import varfilter as vf
 from varfilter.data.continued import Continued
-from varfilter.training.predictive_scores import filter_predictions
+from varfilter.training.predictive_draws import WIDTHS, _expected, filter_predictions
 
 FACTOR, PROCESS, NOISE = 0.9, 0.5, 0.3
 HORIZON = 3
@@ -68,3 +68,31 @@ def test_draws_have_the_scores_of_the_exact_prediction(found, horizon, every):
     assert np.mean(own.crps[seen]) == pytest.approx(np.mean(crps[seen]), rel=0.03)
     edges = mean + stats.norm.ppf(0.95) * spread
     assert np.abs((own.quantiles[3] - edges) / spread).mean() < 4 * 512**-0.5
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_mixture_of_any_width_is_a_density(width):
+    """It is 1 in all, and has so many times the spread about the median of the draws."""
+
+    def both(values):
+        return jax.numpy.tile(jax.numpy.asarray(values)[:, None], (1, 2))
+
+    means, stds = np.array([-1.0, 0.5, 2.0], np.float32), np.array([0.3, 1.0, 0.6], np.float32)
+    emissions = vf.Normal(both(means), both(2 * np.log(stds)))
+    draws = both(means)
+    grid = np.linspace(-30.0, 31.0, 4001, dtype=np.float32)
+    xs = np.stack([grid, np.full_like(grid, 0.7)], axis=1)
+    found = jax.jit(jax.vmap(lambda x: _expected(x, emissions, draws, (0,))[1]))(xs)
+    own = np.exp(-np.asarray(found, np.float64)[:, WIDTHS.index(width)])
+    # Sums over a grid that is finer than the narrowest part, 0.075, by five.
+    step = 61.0 / 4000
+    assert own[:, 0].sum() * step == pytest.approx(1.0, abs=1e-4)
+    first = (own[:, 0] * grid).sum() * step
+    assert first == pytest.approx(0.5 + width * (np.mean(means) - 0.5), abs=1e-3)
+    variance = np.mean(means.astype(float) ** 2 + stds**2) - np.mean(means) ** 2
+    second = (own[:, 0] * (grid - first) ** 2).sum() * step
+    assert second == pytest.approx(width**2 * variance, rel=1e-3)
+    # The other element has the width that it has, and no other.
+    exact = np.mean(stats.norm(means, stds).pdf(0.7))
+    expected = exact if width == 1.0 else np.nan
+    np.testing.assert_allclose(own[:, 1], expected, rtol=1e-5)

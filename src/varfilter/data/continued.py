@@ -7,8 +7,9 @@ import numpy as np
 
 from varfilter.data.dataset import SPLITS, Dataset
 
-# Rows before a held-out part that a predictor is told of: two years of days, and weeks of hours.
-MOST_BEFORE = 800
+# Rows before a held-out part that a predictor is told of: as many as the longest season has that is
+# looked for (`media/naive.py`), half of the rows by which it is found.
+MOST_BEFORE = 2500
 
 
 @dataclass(frozen=True)

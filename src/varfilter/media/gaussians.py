@@ -5,14 +5,15 @@ Gaussian around them, and of what is 0 or 1 there is the probability of a 1.
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from varfilter.data.continued import Continued
 from varfilter.data.dataset import Dataset
-from varfilter.media.reference import element_nats
-from varfilter.training.predictive_scores import LEVELS, Predictions, origins
+from varfilter.media.reference import element_nats, level_groups, support
+from varfilter.training.predictive_draws import origins
+from varfilter.training.predictive_scores import LEVELS, Predictions
 
 # Beyond it the mean of a log-normal is infinite in any unit.
 HIGHEST_LOG = 80.0
@@ -30,20 +31,51 @@ class Gaussians(NamedTuple):
 
     @staticmethod
     def of(centre: np.ndarray, spread: np.ndarray) -> "Gaussians":
-        """Those of the values as they are; `spread` is broadcast, and is never quite 0."""
+        """Gaussians of the values as they are; `spread` is broadcast, and is never quite 0."""
         spread = np.maximum(np.broadcast_to(spread, centre.shape), 1e-6)
         return Gaussians(centre, spread, np.zeros(centre.shape[-1], bool))
 
-    @property
-    def mean(self) -> np.ndarray:
-        """The expected values."""
+    def summing_to_one(self, groups: Sequence[Sequence[int]]) -> "Gaussians":
+        """The same with probabilities of the levels of a column, at these places, as shares."""
+        centre = self.centre.copy()
+        for places in map(list, groups):
+            centre[..., places] /= np.sum(centre[..., places], axis=-1, keepdims=True)
+        return self._replace(centre=centre)
+
+    def part(self, *which: Any) -> "Gaussians":
+        """The Gaussians of some of the values."""
+        return Gaussians(self.centre[which], self.spread[which], self.is_log)
+
+    def mean(self, dataset: Dataset) -> np.ndarray:
+        """The expected values; what lies beyond a bound of a column is held there."""
+        # Imported where it is used, as `reference.py` does: most commands need no reference.
+        from scipy.special import ndtr
+
         log_mean = np.minimum(self.centre + 0.5 * self.spread**2, HIGHEST_LOG)
-        return np.where(self.is_log, np.exp(np.where(self.is_log, log_mean, 0.0)), self.centre)
+        found = np.where(self.is_log, np.exp(np.where(self.is_log, log_mean, 0.0)), self.centre)
+        for i, (low, high) in self._bounds(dataset):
+            centre, spread = self.centre[..., i], self.spread[..., i]
+            z_low, z_high = (low - centre) / spread, (high - centre) / spread
+            mean = centre * (ndtr(z_high) - ndtr(z_low)) + spread * (_phi(z_low) - _phi(z_high))
+            if np.isfinite(low):
+                mean = mean + low * ndtr(z_low)
+            if np.isfinite(high):
+                mean = mean + high * ndtr(-z_high)
+            found[..., i] = np.clip(mean, low, high)
+        return found
+
+    def _bounds(self, dataset: Dataset) -> list[tuple[int, tuple[float, float]]]:
+        """The columns of numbers that have bounds, and these; of logarithms it is 0 anyway."""
+        found = [(i, support(family)) for i, family in enumerate(dataset.families)]
+        return [
+            (i, bounds) for i, bounds in found if np.isfinite(bounds).any() and not self.is_log[i]
+        ]
 
     def quantiles(self, dataset: Dataset, levels: Sequence[float]) -> np.ndarray:
         """The values (levels, ..., columns) below which a value lies with these probabilities.
 
-        Those of what has levels are levels, and of a 0 or 1 they are 0 or 1.
+        Those of what has levels are levels, and of a 0 or 1 they are 0 or 1. Of a column of several
+        levels that one is 1 where the probabilities of it and those before reach the given one.
         """
         from scipy.special import ndtri
 
@@ -60,11 +92,12 @@ class Gaussians(NamedTuple):
             if family.width is not None:
                 low = 0.0 if family.low is None else family.low
                 edge = low + np.rint((edge - low) / family.width) * family.width
-            found[..., i] = np.clip(
-                edge,
-                -np.inf if family.low is None else family.low,
-                np.inf if family.high is None else family.high,
-            )
+            found[..., i] = np.clip(edge, *support(family))
+        for group in level_groups(dataset):
+            ends = np.cumsum(self.centre[..., group], axis=-1)
+            ends = ends / ends[..., -1:]
+            own = np.sum(ends < places[..., None], axis=-1)
+            found[..., group] = own[..., None] == np.arange(len(group))
         return found
 
     def nats(self, dataset: Dataset, xs: np.ndarray) -> np.ndarray:
@@ -86,17 +119,23 @@ class Gaussians(NamedTuple):
         """How well they predicted the values `xs`, (values, columns)."""
         from scipy.special import ndtr
 
+        mean = self.mean(dataset)
         is_binary = np.array([family.is_binary for family in dataset.families])
         quantiles = np.where(is_binary, np.nan, self.quantiles(dataset, LEVELS))
         z = (xs - self.centre) / self.spread
-        density = np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi)
-        crps = self.spread * (z * (2 * ndtr(z) - 1) + 2 * density - 1 / np.sqrt(np.pi))
+        crps = _below(z) + _below(-z)
+        # Of what is held at its bounds nothing is said beyond them.
+        for i, (low, high) in self._bounds(dataset):
+            centre, spread = self.centre[..., i], self.spread[..., i]
+            beyond = _below((low - centre) / spread) + _below((centre - high) / spread)
+            crps[..., i] -= beyond
+        crps = self.spread * crps
         if self.is_log.any():  # of a log-normal: Baran and Lerch (2015)
             z = (np.log(np.fmax(xs, np.finfo(np.float32).tiny)) - self.centre) / self.spread
             below = ndtr(z - self.spread) + ndtr(self.spread / np.sqrt(2)) - 1
-            log_crps = xs * (2 * ndtr(z) - 1) - 2 * self.mean * below
+            log_crps = xs * (2 * ndtr(z) - 1) - 2 * mean * below
             crps = np.where(self.is_log, log_crps, crps)
-        return Predictions(xs, self.mean, self.nats(dataset, xs), crps, quantiles)
+        return Predictions(xs, mean, self.nats(dataset, xs), crps, quantiles)
 
 
 # What is said of the steps from each place of a sequence on, (places, horizon, columns), told of
@@ -131,6 +170,19 @@ def reference_gaussians(
 
 
 def _step(gaussians: Gaussians, horizon: int) -> Gaussians:
-    """Those of one step ahead, (places, columns)."""
-    centre, spread, is_log = gaussians
-    return Gaussians(centre[:, horizon - 1], spread[:, horizon - 1], is_log)
+    """The Gaussians at one horizon, (places, columns)."""
+    return gaussians.part(slice(None), horizon - 1)
+
+
+def _phi(z: np.ndarray) -> np.ndarray:
+    """The density of N(0, 1)."""
+    return np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi)
+
+
+def _below(z: np.ndarray) -> np.ndarray:
+    """The integral of P(Z < y)^2 up to z, of Z ~ N(0, 1): Gneiting et al. (2006)."""
+    from scipy.special import ndtr
+
+    with np.errstate(invalid="ignore"):
+        found = z * ndtr(z) ** 2 + 2 * _phi(z) * ndtr(z) - ndtr(np.sqrt(2) * z) / np.sqrt(np.pi)
+    return np.where(z == -np.inf, 0.0, found)

@@ -11,6 +11,9 @@ say of each other, what known inputs do to levels and values, and the noises; bu
 depend on the level of a column that moves on, since it soon lies where no training row did.
 """
 
+import hashlib
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,6 +29,7 @@ from varfilter.data.continued import Continued
 from varfilter.data.dataset import Dataset, Transform
 from varfilter.inference.gradient import descend
 from varfilter.media.gaussians import Gaussians
+from varfilter.media.reference import level_groups
 from varfilter.models import LinearGaussian
 from varfilter.training.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
 
@@ -40,6 +44,8 @@ LEARNING_RATE = 0.03
 PRIOR_STD = 0.3
 # Training sequences by which a learned model is held against its start.
 MOST_JUDGED = 8
+# Rows before the first place that it is told of.
+MOST_BEFORE = 800
 # Lengths that sequences are filled up to, so that few programs are compiled.
 ROUNDED = 128
 
@@ -55,7 +61,7 @@ class Units(NamedTuple):
 
     @staticmethod
     def of(dataset: Dataset) -> "Units":
-        """Those that the run's own model has."""
+        """The units in which the run's own model is told of the columns."""
         told = [family.transform or Transform() for family in dataset.families]
         moves = np.array([each.change_scale is not None for each in told])
         # This model knows no seasons: its changes are those from step to step.
@@ -69,10 +75,9 @@ class Units(NamedTuple):
     def told(self, xs: np.ndarray) -> np.ndarray:
         """Observations in the units of the linear model."""
         xs = np.asarray(xs, np.float64)
-        tiny = float(np.finfo(np.float32).tiny)
-        return np.where(self.is_log, np.log(np.where(self.is_log, np.fmax(xs, tiny), 1.0)), xs) / (
-            self.unit
-        )
+        # What is missing stays missing.
+        positive = np.maximum(xs, np.finfo(np.float32).tiny)
+        return np.where(self.is_log, np.log(np.where(self.is_log, positive, 1.0)), xs) / self.unit
 
 
 def linear_start(dataset: Dataset) -> LinearGaussian:
@@ -283,7 +288,8 @@ def linear_predictions(
     mean, spread = mean * units.unit, np.sqrt(variance) * units.unit
     # Of a line, the share of ones is a guess near its ends.
     mean = np.where(units.is_binary, np.clip(mean, 0.02, 0.98), mean)
-    return Gaussians.of(mean, spread)._replace(is_log=units.is_log)
+    found = Gaussians.of(mean, spread)._replace(is_log=units.is_log)
+    return found.summing_to_one(level_groups(dataset))
 
 
 def _ahead(
@@ -294,11 +300,15 @@ def _ahead(
     horizon: int,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The mean and the variance of y, (places, horizon, columns)."""
-    xs, known = _padded(units.told(sequence.xs), sequence.us, model.input_size)
+    # What lies further back than this says nothing more, and takes its time.
+    first = max(min(places.min(initial=len(sequence)), sequence.begin) - MOST_BEFORE, 0)
+    places = places - first
+    own = None if sequence.us is None else sequence.us[first:]
+    xs, known = _padded(units.told(sequence.xs[first:]), own, model.input_size)
     means, covariances, _ = _kept_filtered(model, xs, known, units.moves)
     us = np.zeros((len(xs) + horizon, model.input_size), np.float32)
-    if sequence.us is not None:
-        us[: len(sequence.us)] = sequence.us[: len(us)]
+    if own is not None:
+        us[: len(own)] = own[: len(us)]
     mean = np.asarray(means, np.float64)[places]
     covariance = np.asarray(covariances, np.float64)[places]
     parameters = [model.transition, model.process.covariance, model.loading, model.noise.covariance]
@@ -331,10 +341,29 @@ def _padded(xs: np.ndarray, us: np.ndarray | None, input_size: int) -> tuple[Arr
     return jnp.asarray(rows), jnp.asarray(known)
 
 
+@dataclass(frozen=True)
+class LinearReference:
+    """The predictions of a linear model of `dataset`, of which no rows are needed."""
+
+    model: LinearGaussian
+    dataset: Dataset
+
+    def __call__(self, sequence: Continued, places: np.ndarray, horizon: int) -> Gaussians:
+        """What is said of the steps from each place on, up to `horizon` of them."""
+        return linear_predictions(self.model, self.dataset, sequence, places, horizon)
+
+    @property
+    def sha256(self) -> str:
+        """What tells one learned model from another."""
+        leaves = [np.ascontiguousarray(leaf) for leaf in jax.tree.leaves(self.model)]
+        return hashlib.sha256(b"".join(leaf.tobytes() for leaf in leaves)).hexdigest()
+
+
 def kept_linear(path: Path, dataset: Dataset) -> LinearGaussian:
     """The model that was learned before and is at `path`; or learned now, and put there.
 
-    One of other data than these, or a damaged one, is learned anew.
+    One of other data than these, or a damaged one, is learned anew. Where nothing can be written it
+    is not kept, and learned again when it is needed.
     """
     data = dataset.sha256()
     try:
@@ -344,7 +373,8 @@ def kept_linear(path: Path, dataset: Dataset) -> LinearGaussian:
     except (ValueError, OSError):
         pass
     model = fit_linear(dataset)
-    save_checkpoint(path, Checkpoint(model, NUM_UPDATES, {"data_sha256": data}))
+    with suppress(OSError):
+        save_checkpoint(path, Checkpoint(model, NUM_UPDATES, {"data_sha256": data}))
     return model
 
 

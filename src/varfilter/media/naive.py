@@ -6,19 +6,18 @@ lags, if p is the length of a season; of a column that wanders it is twice as la
 is the same.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from varfilter.data.continued import Continued
+from varfilter.data.continued import MOST_BEFORE, Continued
 from varfilter.data.dataset import Dataset
 from varfilter.data.tables.inputs import LEAST_STEPS, PERIODS
 from varfilter.media.gaussians import Gaussians, Predictor
-from varfilter.media.reference import last_seen
+from varfilter.media.reference import last_seen, level_groups
 
 # The names of the references.
 LAST, SEASONAL_NAIVE, LINEAR = "last value", "seasonal naive", "linear model"
@@ -30,6 +29,11 @@ FEWEST_SEASONS = 4
 LONGEST_LAG = 1000
 # Rows by which the season is found: the last ones, and those of the longest sequences.
 MOST_ROWS, MOST_SEQUENCES = 5000, 8
+# How far columns go is counted up to a part of the longest sequence, in which as many such changes
+# do not overlap, and no further than so many steps.
+FEWEST_APART, LONGEST_REACH = 8, 1024
+# By this power of time a random walk spreads.
+WALK = 0.5
 
 
 class ColumnReferences(NamedTuple):
@@ -53,7 +57,7 @@ class Season(NamedTuple):
 def column_references(dataset: Dataset, kept: Path, horizons: Sequence[int]) -> ColumnReferences:
     """The references of a table, up to so many steps ahead; what had to be learned is at `kept`."""
     # Here, since most that is naive needs no such model.
-    from varfilter.media.linear import MOST_COLUMNS, kept_linear, linear_predictions
+    from varfilter.media.linear import MOST_COLUMNS, LinearReference, kept_linear
 
     predictors: dict[str, Predictor] = {LAST: Naive.of(dataset, horizons)}
     notes = []
@@ -63,7 +67,7 @@ def column_references(dataset: Dataset, kept: Path, horizons: Sequence[int]) -> 
     else:
         notes.append("There is no season: nothing in the training rows comes back regularly.")
     if dataset.num_elements <= MOST_COLUMNS:
-        predictors[LINEAR] = partial(linear_predictions, kept_linear(kept, dataset), dataset)
+        predictors[LINEAR] = LinearReference(kept_linear(kept, dataset), dataset)
     else:
         notes.append(f"There is no linear state-space model: it takes {MOST_COLUMNS} columns.")
     return ColumnReferences(predictors, tuple(notes))
@@ -77,7 +81,12 @@ def season_of(dataset: Dataset) -> Season | None:
         for i in order
     ]
     longest = max(map(len, sequences))
-    known = {length: name for length, name in _calendar(dataset) if 2 * length <= longest}
+    # None is longer than `MOST_BEFORE`, the rows that a forecast knows.
+    known = {
+        length: name
+        for length, name in _calendar(dataset)
+        if 2 * length <= longest and length <= MOST_BEFORE
+    }
     if known and (length := _best_lag(sequences, list(known), BY_CALENDAR)) is not None:
         return Season(length, f"{length} steps, a {known[length]}")
     lags = range(2, min(longest // FEWEST_SEASONS, LONGEST_LAG) + 1)
@@ -89,92 +98,189 @@ def season_of(dataset: Dataset) -> Season | None:
     return None
 
 
+class Growth(NamedTuple):
+    """How far each column has gone from what it was, by how long ago that was.
+
+    `reach` (lags, columns) is how many steps ago that was, or how many seasons; `spread` is that of
+    such changes in the training rows, and `stays` how often what is 0 or 1 was still the same.
+    Between two of them both lie on a line, over the logarithm of the reach. Beyond the last the
+    spread goes on as a power of the reach, by which it grew in the last two doublings of what is
+    known: none of what comes back to a mean, the root of a random walk, at most in proportion.
+    """
+
+    reach: np.ndarray
+    spread: np.ndarray
+    stays: np.ndarray
+
+    @staticmethod
+    def of(
+        lags: Sequence[int],
+        pairs: Callable[[int], tuple[np.ndarray, np.ndarray]],
+        overall: np.ndarray,
+    ) -> "Growth":
+        """By the (changes, reach) that `pairs` has of a lag, both (steps, columns).
+
+        A change that was not observed is NaN. `overall` is the spread where none was.
+        """
+        found = []
+        for lag in lags:
+            changes, reach = pairs(lag)
+            seen = ~np.isnan(changes)
+            count = np.maximum(np.sum(seen, axis=0), 1)
+            square = np.nansum(changes**2, axis=0)
+            found.append((
+                np.where(seen.any(axis=0), np.sum(reach, axis=0, where=seen) / count, lag),
+                np.where(seen.any(axis=0), np.sqrt(square / count), overall),
+                # A change of what is 0 or 1 has the square 1; one is added to either count.
+                (np.sum(seen, axis=0) - square + 1.0) / (np.sum(seen, axis=0) + 2.0),
+            ))  # fmt: skip
+        reach, spread, stays = map(np.stack, zip(*found, strict=True))
+        return Growth(np.maximum.accumulate(reach, axis=0), spread, stays)
+
+    def at(self, reach: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(spread, stays) of values (..., columns) that were seen so long ago."""
+        spread, stays = np.empty(reach.shape), np.empty(reach.shape)
+        for i, power in enumerate(self._power):
+            known, wanted = np.log(self.reach[:, i]), np.log(reach[..., i])
+            beyond = np.maximum(wanted - known[-1], 0.0)
+            spread[..., i] = np.interp(wanted, known, self.spread[:, i]) * np.exp(power * beyond)
+            stays[..., i] = np.interp(wanted, known, self.stays[:, i])
+        return spread, stays
+
+    @property
+    def _power(self) -> np.ndarray:
+        """By which power of the reach each spread goes on; that of a walk where one is known."""
+        before = self.reach <= self.reach[-1] / 4
+        place = np.where(before.any(axis=0), np.sum(before, axis=0) - 1, 0)[None]
+        reach, spread = (
+            np.log(np.maximum(np.take_along_axis(each, place, axis=0)[0], 1e-12))
+            for each in (self.reach, self.spread)
+        )
+        apart = np.log(self.reach[-1]) - reach
+        grown = np.log(np.maximum(self.spread[-1], 1e-12)) - spread
+        power = np.where(apart > 0, grown / np.where(apart > 0, apart, 1.0), WALK)
+        return np.clip(power, 0.0, 1.0)
+
+
 @dataclass(frozen=True)
 class Naive:
     """Each value as it was last seen, or a season before, with the spread of such changes.
 
     `season` is its length in steps; None: the last value. Where that of a season before was not
-    observed, it is the last value too. `spread` (horizons, columns) is that of the changes in the
-    training rows, so many steps ahead, and `stays` how often what is 0 or 1 is still the same;
-    between these horizons both lie on a line, over the logarithm of the horizon, and beyond the
-    last they stay. `mean` is for what was never observed.
+    observed, it is the last value too. `last` tells how far columns go from their last value, by
+    the steps since it was seen, and `seasonal` from that of so many seasons before. `groups` are
+    the levels of each column that has them. `mean` and `overall`, their spread, are for what was
+    never observed.
     """
 
     season: int | None
     is_binary: tuple[bool, ...]
+    groups: tuple[tuple[int, ...], ...]
     mean: np.ndarray
-    horizons: tuple[int, ...]
-    spread: np.ndarray
-    stays: np.ndarray
+    overall: np.ndarray
+    last: Growth
+    seasonal: Growth | None
 
     @staticmethod
     def of(dataset: Dataset, horizons: Sequence[int], season: int | None = None) -> "Naive":
-        """What the training rows say of changes, so many steps ahead."""
+        """What the training rows say of changes, at these horizons and as far as they reach."""
         training = [
             dataset.observations(np.asarray(rows)).astype(np.float64) for rows in dataset.train
         ]
         everything = np.concatenate(training)
-        mean, overall = np.nanmean(everything, axis=0), np.nanstd(everything, axis=0)
-        spreads, stays = [], []
-        for ahead in horizons:
-            changes = np.concatenate([xs - _before(xs, ahead, season) for xs in training])
-            count = np.sum(~np.isnan(changes), axis=0)
-            square = np.nansum(changes**2, axis=0)
-            spreads.append(np.where(count > 0, np.sqrt(square / np.maximum(count, 1)), overall))
-            # A change of what is 0 or 1 has the square 1; one is added to either count.
-            stays.append((count - square + 1.0) / (count + 2.0))
-        is_binary = tuple(family.is_binary for family in dataset.families)
-        return Naive(season, is_binary, mean, tuple(horizons), np.stack(spreads), np.stack(stays))
+        is_binary = np.array([family.is_binary for family in dataset.families])
+        count, total = np.sum(~np.isnan(everything), axis=0), np.nansum(everything, axis=0)
+        mean = np.where(is_binary, (total + 1.0) / (count + 2.0), np.nanmean(everything, axis=0))
+        overall = np.nanstd(everything, axis=0)
+        longest = max(map(len, training))
+        lags = sorted({*horizons, *_doubling(min(longest // FEWEST_APART, LONGEST_REACH))})
+        last = Growth.of(lags, lambda lag: _since_last_seen(training, lag), overall)
+        seasonal = None
+        if season is not None:
+            seasons = sorted({
+                *(-(-horizon // season) for horizon in horizons),
+                *_doubling(longest // (FEWEST_SEASONS * season)),
+            })  # fmt: skip
+            seasonal = Growth.of(
+                seasons, lambda num: _since_seasons(training, num, season), overall
+            )
+        groups = tuple(map(tuple, level_groups(dataset)))
+        return Naive(season, tuple(is_binary.tolist()), groups, mean, overall, last, seasonal)
 
     def __call__(self, sequence: Continued, places: np.ndarray, horizon: int) -> Gaussians:
         """What is said of the steps from each place on, up to `horizon` of them."""
-        values = sequence.xs.astype(np.float64)
-        # Steps that have not come are as if they were not observed.
-        values = np.concatenate([values, np.full((horizon, *values.shape[1:]), np.nan)])
-        centres, spreads = [], []
-        for ahead in range(1, horizon + 1):
-            centre = _before(values, ahead, self.season)[places + ahead - 1]
-            centre = np.where(np.isnan(centre), self.mean, centre)
-            stays = at_horizon(self.stays, self.horizons, ahead)
-            chance = np.where(centre > 0.5, stays, 1.0 - stays)
-            centres.append(np.where(self.is_binary, chance, centre))
-            spread = at_horizon(self.spread, self.horizons, ahead)
-            spreads.append(np.broadcast_to(spread, centre.shape))
-        return Gaussians.of(np.stack(centres, axis=1), np.stack(spreads, axis=1))
+        xs = sequence.xs.astype(np.float64)
+        shape = (len(places), horizon, xs.shape[1])
+        ahead = np.arange(1, horizon + 1)
+        centre = np.broadcast_to(last_seen(xs)[places - 1][:, None], shape)
+        # What was last seen some steps before a forecast begins has had these to change, too.
+        since = _age(xs)[places - 1][:, None] + ahead[:, None]
+        spread, stays = self.last.at(np.broadcast_to(since, shape))
+        if self.season is not None and self.seasonal is not None:
+            num = -(-ahead // self.season)
+            before = places[:, None] + ahead - 1 - self.season * num
+            like = np.where(before[..., None] >= 0, xs[np.maximum(before, 0)], np.nan)
+            found = self.seasonal.at(np.broadcast_to(num[:, None].astype(float), shape))
+            is_seen = ~np.isnan(like)
+            centre = np.where(is_seen, like, centre)
+            spread, stays = (
+                np.where(is_seen, *each) for each in zip(found, (spread, stays), strict=True)
+            )
+        chance = np.where(centre > 0.5, stays, 1.0 - stays)
+        never = np.isnan(centre)
+        centre = np.where(self.is_binary, chance, centre)
+        centre, spread = np.where(never, self.mean, centre), np.where(never, self.overall, spread)
+        return Gaussians.of(centre, spread).summing_to_one(self.groups)
 
     def as_json(self) -> dict[str, Any]:
-        """All of it as plain JSON."""
-        return {
-            name: value.tolist() if isinstance(value, np.ndarray) else value
-            for name, value in vars(self).items()
+        """The predictor as plain JSON."""
+        return vars(self) | {
+            "mean": self.mean.tolist(),
+            "overall": self.overall.tolist(),
+            "last": [each.tolist() for each in self.last],
+            "seasonal": self.seasonal and [each.tolist() for each in self.seasonal],
         }
 
     @staticmethod
     def from_json(known: dict[str, Any]) -> "Naive":
-        """What `as_json` made."""
-        mean, spread, stays = (
-            np.asarray(known[name], np.float64) for name in ("mean", "spread", "stays")
-        )
-        is_binary, horizons = tuple(known["is_binary"]), tuple(known["horizons"])
-        return Naive(known["season"], is_binary, mean, horizons, spread, stays)
+        """The predictor that `as_json` wrote down."""
+
+        def growth(parts: list[Any]) -> Growth:
+            return Growth(*(np.asarray(each, np.float64) for each in parts))
+
+        mean, overall = (np.asarray(known[name], np.float64) for name in ("mean", "overall"))
+        seasonal = None if known["seasonal"] is None else growth(known["seasonal"])
+        return Naive(
+            known["season"], tuple(known["is_binary"]), tuple(map(tuple, known["groups"])),
+            mean, overall, growth(known["last"]), seasonal,
+        )  # fmt: skip
 
 
-def at_horizon(values: np.ndarray, horizons: Sequence[int], ahead: int) -> np.ndarray:
-    """Values (horizons, ...) at another horizon: by a line over the logarithm of the horizon."""
-    logs = np.log(np.asarray(horizons, np.float64))
-    place = float(np.interp(np.log(ahead), logs, np.arange(len(logs))))
-    low = min(int(place), len(logs) - 1)
-    high = min(low + 1, len(logs) - 1)
-    return values[low] + (place - low) * (values[high] - values[low])
+def _doubling(most: int) -> list[int]:
+    """1, 2, 4, ... up to `most`, or 1 alone."""
+    return [1 << power for power in range(max(most, 1).bit_length())]
 
 
-def _before(xs: np.ndarray, horizon: int, season: int | None) -> np.ndarray:
-    """What is said of each step `horizon` steps before it; NaN where nothing was seen till then."""
-    last = _lagged(last_seen(xs), horizon)
-    if season is None:
-        return last
-    like = _lagged(xs, season * -(-horizon // season))
-    return np.where(np.isnan(like), last, like)
+def _age(xs: np.ndarray) -> np.ndarray:
+    """How many steps before each step its column was last observed; 0 before the first time."""
+    steps = np.arange(len(xs))[:, None]
+    latest = np.maximum.accumulate(np.where(np.isnan(xs), -1, steps), axis=0)
+    return np.where(latest < 0, 0, steps - latest)
+
+
+def _since_last_seen(training: Sequence[np.ndarray], lag: int) -> tuple[np.ndarray, np.ndarray]:
+    """The changes since what was last seen `lag` steps before, and how long before it was seen."""
+    changes = [xs - _lagged(last_seen(xs), lag) for xs in training]
+    reach = [lag + np.nan_to_num(_lagged(_age(xs).astype(float), lag)) for xs in training]
+    return np.concatenate(changes), np.concatenate(reach)
+
+
+def _since_seasons(
+    training: Sequence[np.ndarray], num: int, season: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The changes since so many seasons before, and their number."""
+    changes = np.concatenate([xs - _lagged(xs, season * num) for xs in training])
+    return changes, np.full(changes.shape, float(num))
 
 
 def _lagged(xs: np.ndarray, lag: int) -> np.ndarray:

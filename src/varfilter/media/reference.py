@@ -116,7 +116,7 @@ def _nats(
         )
         for i, each in zeros.items():
             total[:, i] = each.nats(xs[:, i], centre[:, i])
-        for places in _groups(dataset):
+        for places in level_groups(dataset):
             # One of the levels: each as probable as it would be by itself, in proportion.
             shares = np.broadcast_to(centre[:, places], xs[:, places].shape)
             own = np.sum(xs[:, places] * shares, axis=1) / np.sum(shares, axis=1)
@@ -140,12 +140,9 @@ def element_nats(
     if width is None:
         nats = 0.5 * z**2 + np.log(spread) + 0.5 * np.log(2 * np.pi)
         # Held at a bound, which all that lies beyond counts as; many zeros are held at 0.
-        low = 0.0 if family.distribution is ZeroInflated else family.low
-        if low is not None:
-            nats = np.where(np.abs(xs - low) < 1e-5, -log_ndtr(z), nats)
-        if family.high is not None:
-            nats = np.where(np.abs(xs - family.high) < 1e-5, -log_ndtr(-z), nats)
-        return nats
+        low, high = support(family)
+        nats = np.where(np.abs(xs - low) < 1e-5, -log_ndtr(z), nats)
+        return np.where(np.abs(xs - high) < 1e-5, -log_ndtr(-z), nats)
     half = width / 2 / spread
     mass = ndtr(half - np.abs(z)) - ndtr(-half - np.abs(z))
     nats = -np.log(np.maximum(mass, SMALLEST))
@@ -157,7 +154,13 @@ def element_nats(
     return np.minimum(nats, -np.log(SMALLEST)) + 0.0 * xs
 
 
-def _groups(dataset: Dataset) -> list[list[int]]:
+def support(family: Family) -> tuple[float, float]:
+    """The lowest and the highest value that there can be, infinite where there is none."""
+    low = 0.0 if family.distribution is ZeroInflated else family.low
+    return -np.inf if low is None else low, np.inf if family.high is None else family.high
+
+
+def level_groups(dataset: Dataset) -> list[list[int]]:
     """The elements of each categorical column."""
     found: dict[str, list[int]] = {}
     for i, family in enumerate(dataset.families):

@@ -66,7 +66,8 @@ class TableSource(Source):
     kinds: tuple[str, ...] | None = field(default=None, metadata={"metavar": "COLUMN=KIND ..."})
     """COLUMN=KIND, with spaces or commas between: numeric, heavy (tails), zeros (or positive),
     bounded, binary, count, events (counts with a long tail) or categorical (by what the training
-    rows hold); or how it is predicted: level, change, log or log-change (by how they move)."""
+    rows hold); or how it is predicted: level, change, log or log-change (by how they move), or
+    change-N or log-change-N, beyond the change of N steps before (by their season)."""
     long: tuple[str, str] | None = field(default=None, metadata={"metavar": "VARIABLE VALUE"})
     """For tables of one reading a row: the columns that name it and hold it."""
     split_by: Literal["auto", "sequence", "time"] | None = None
@@ -101,6 +102,7 @@ class TableMedium(AbstractMedium):
     # What makes the bands inside gaps hold what they say (`benchmarks/README.md`).
     spread = 1.1
     has_alarms = True
+    has_column_references = True
     score_units = (
         "nats per step; lower is better; densities are of standardised columns, less their mean in"
         " training and divided by their spread there"
@@ -241,6 +243,7 @@ class TableMedium(AbstractMedium):
 
     def column_references(self, dataset: Dataset, kept: Path, horizons: Sequence[int]) -> Any:
         """The last value, that of a season before, and a linear state-space model."""
+        # Here, since most commands on tables hold nothing against a reference.
         from varfilter.media.naive import column_references
 
         return column_references(dataset, kept, horizons)

@@ -15,7 +15,7 @@ from varfilter.plots.columns import FAN_LEVELS, Fan
 from varfilter.plots.page import table
 from varfilter.prediction import forecast
 from varfilter.runs.applied import AppliedRun
-from varfilter.training.predictive_scores import belief_before
+from varfilter.training.predictive_draws import belief_before
 
 ABOUT = (
     "RMSE and CRPS (the continuous ranked probability score) in the column's own units; the log"

@@ -49,7 +49,7 @@ from varfilter.prediction import (
 )
 from varfilter.runs.alarms import AlarmRule, calibrated, require_rate, with_alarms
 from varfilter.runs.calibration import Calibration, Settings, known_calibration
-from varfilter.runs.forecasting import PooledReferences, fit_pool, history_of, with_pool
+from varfilter.runs.forecasting import PooledReferences, history_of, with_pool
 from varfilter.runs.metrics import TrainingRange, verdict
 from varfilter.runs.run import Run
 
@@ -354,14 +354,6 @@ def calibrate_run(
     if known is not None:
         return known
     return calibrated(run, applied, run.dataset if dataset is None else dataset)
-
-
-def pool_run(run: Run, dataset: Dataset) -> PooledReferences | None:
-    """Find by its validation part what forecasts of a run are pooled with, and keep it there.
-
-    None for data without references by column, and where the validation part is too short.
-    """
-    return fit_pool(run, apply_run(run), dataset)
 
 
 def forecast_data(

@@ -13,12 +13,13 @@ from varfilter._text import count
 from varfilter.data.continued import Continued, continued
 from varfilter.data.dataset import Dataset
 from varfilter.media.gaussians import Gaussians, reference_gaussians
-from varfilter.runs.applied import apply_run, pool_run
-from varfilter.runs.forecasting import LINEAR, with_pool
+from varfilter.runs.applied import apply_run
+from varfilter.runs.forecasting import LINEAR, PooledReferences, fit_pool, known_pool, with_pool
 from varfilter.runs.metrics import MODEL, POOLED
-from varfilter.runs.pooling import pooled_predictions
+from varfilter.runs.pooling import pooled_predictions, widened_elements
 from varfilter.runs.run import Run
-from varfilter.training.predictive_scores import Drawn, column_scores, filter_predictions
+from varfilter.training.predictive_draws import Drawn, filter_predictions
+from varfilter.training.predictive_scores import column_scores
 
 # Steps to be predicted, and forecasts further ahead, that tell scores well enough.
 MOST_STEPS, MOST_FORECASTS = 2000, 200
@@ -60,9 +61,11 @@ def compare_run(
     if references is None:
         return None
     applied = apply_run(run, seed=seed, num_particles=num_particles)
+    # Where there is no pool, nobody asks for predictions of other widths.
     drawn = filter_predictions(
         applied.filter, applied.model, sequences, jax.random.key(seed),
         horizons=horizons, every=every, num_samples=NUM_SAMPLES,
+        widened=() if split == "valid" else widened_elements(dataset),
     )  # fmt: skip
     said = {
         name: reference_gaussians(predictor, sequences, horizons, every)
@@ -110,6 +113,19 @@ def _scores_at(
     return {name: column_scores(dataset, each) for name, each in found.items()}
 
 
+def pool_run(run: Run, dataset: Dataset) -> PooledReferences | None:
+    """What forecasts of a run are pooled with, found by its validation part unless it was before.
+
+    It is kept in the run's folder. None for data without references by column, and where the
+    validation part is too short.
+    """
+    if not run.medium.has_column_references:
+        return None
+    applied = apply_run(run)
+    known = known_pool(run, applied)
+    return fit_pool(run, applied, dataset) if known is None or known.lost else known
+
+
 def remember_comparison(run: Run, dataset: Dataset, horizon: int = 1) -> dict[str, Any] | None:
     """Compare on the validation part, and put on record who predicts best there.
 
@@ -117,7 +133,11 @@ def remember_comparison(run: Run, dataset: Dataset, horizon: int = 1) -> dict[st
     """
     found = compare_run(run, dataset=dataset, split="valid", horizon=horizon)
     if found is not None:
-        pool_run(run, dataset)
+        if run.medium.has_column_references and pool_run(run, dataset) is None:
+            found["notes"].append(
+                "Forecasts will be the model's alone: the validation part is too short to find the"
+                " weights of a pool."
+            )
         run.remember(comparison={name: each["1"] for name, each in found["nats"].items()})
     return found
 

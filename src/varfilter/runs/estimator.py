@@ -22,8 +22,13 @@ from varfilter.media.frames import frame_like
 from varfilter.media.rows import joined, restored
 from varfilter.media.table import TableSource
 from varfilter.runs.alarms import require_rate, with_alarms
-from varfilter.runs.applied import apply_run, calibrate_run, filter_data, forecast_data
-from varfilter.runs.comparison import remember_comparison
+from varfilter.runs.applied import (
+    apply_run,
+    calibrate_run,
+    filter_data,
+    forecast_data,
+)
+from varfilter.runs.comparison import pool_run, remember_comparison
 from varfilter.runs.forecasting import with_pool
 from varfilter.runs.metrics import verdict
 from varfilter.runs.run import IN_MEMORY, Run
@@ -281,7 +286,7 @@ class TableFilter:
         if self._dataset is not None and self.alarm_rate != 0:
             calibrate_run(self.run, self._dataset)
         if self._dataset is not None:
-            with_pool(self.run, apply_run(self.run), self._dataset)
+            pool_run(self.run, self._dataset)
         shutil.copytree(self.run.folder, path, dirs_exist_ok=True)
 
     @classmethod

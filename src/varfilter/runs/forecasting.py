@@ -6,7 +6,6 @@ The pool itself, its weights and what it says, is in `varfilter.runs.pooling`.
 import math
 import warnings
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,17 +15,18 @@ import numpy as np
 from varfilter.data.continued import MOST_BEFORE, Continued, continued
 from varfilter.data.dataset import Dataset
 from varfilter.media import Ahead, NewSequence
-from varfilter.media.gaussians import Gaussians, Predictor, reference_gaussians
+from varfilter.media.gaussians import Predictor, reference_gaussians
+from varfilter.media.naive import Naive
 from varfilter.prediction import Forecast
 from varfilter.runs.folder import list_damaged, read_list, write_list
-from varfilter.runs.pooling import ForecastPool, pooled_forecast
+from varfilter.runs.pooling import ForecastPool, pooled_forecast, widened_elements
 from varfilter.runs.run import Run
-from varfilter.training.predictive_scores import filter_predictions
+from varfilter.training.predictive_draws import filter_predictions
 
 if TYPE_CHECKING:
     from varfilter.runs.applied import AppliedRun
 
-FILE, ENTRY, VERSION = "pool.json", "pools", 1
+FILE, ENTRY, VERSION = "pool.json", "pools", 2
 # What was learned for the linear reference, in the folder of a run.
 LINEAR = "linear.safetensors"
 # Steps of the validation part, forecasts from there, and how far ahead these are worth their time.
@@ -38,10 +38,15 @@ FEWEST_FORECASTS = 2
 
 @dataclass(frozen=True)
 class PooledReferences:
-    """A pool, and the references of its run in the order of its weights."""
+    """A pool, and the references of its run in the order of its weights.
+
+    `lost` says what has become of the linear model, where it is not there any more, and is in the
+    pool no longer.
+    """
 
     pool: ForecastPool
     predictors: tuple[Predictor, ...]
+    lost: str = ""
 
     def forecast(self, dataset: Dataset, own: Forecast, history: Continued) -> Forecast:
         """The model's own forecast from the end of what came, pooled.
@@ -50,8 +55,7 @@ class PooledReferences:
         """
         place, horizon = np.array([len(history)]), len(own.mean)
         found = [predictor(history, place, horizon) for predictor in self.predictors]
-        references = [Gaussians(each.centre[0], each.spread[0], each.is_log) for each in found]
-        return pooled_forecast(dataset, self.pool, own, references)
+        return pooled_forecast(dataset, self.pool, own, [each.part(0) for each in found])
 
 
 def history_of(sequence: NewSequence, ahead: Ahead) -> Continued:
@@ -67,24 +71,34 @@ def with_pool(run: Run, applied: "AppliedRun", dataset: Dataset | None = None) -
     """The same with forecasts that are pooled, if its medium has references by column.
 
     The weights are found by the validation part of `dataset`, the run's own, which is read again if
-    it is not given; a warning says so where it is not at hand, and was not before.
+    it is not given; a warning says so where it is not at hand, and was not before, and where it is
+    too short.
     """
-    if not run.medium.has_alarms:
+    if not run.medium.has_column_references:
         return applied
     pooled = known_pool(run, applied)
-    if pooled is None:
+    if pooled is None or pooled.lost:
+        reason = "It has too few steps"
         try:
             dataset = run.dataset if dataset is None else dataset
         except (ValueError, OSError) as error:
             reason = str(error).partition(". ")[0].rstrip(".")
+        else:
+            pooled = fit_pool(run, applied, dataset)
+        if pooled is None:
             warnings.warn(
                 "Forecasts are the model's alone, and not pooled with its references: the weights"
                 " are found by the validation part of the run's data, for the trajectories that"
                 f" are asked for. {reason}.",
                 stacklevel=3,
             )
-        else:
-            pooled = fit_pool(run, applied, dataset)
+        elif pooled.lost:
+            warnings.warn(
+                "Forecasts are pooled with the naive references alone, and not with the linear"
+                f" model: {pooled.lost}. Put it back, or learn it again where the run's data are at"
+                f" hand, by `{run.command('evaluate')}`; here they are not. {reason}.",
+                stacklevel=3,
+            )
     return replace(applied, pool=pooled)
 
 
@@ -106,7 +120,7 @@ def fit_pool(run: Run, applied: "AppliedRun", dataset: Dataset) -> PooledReferen
     every = math.ceil(sum(lengths) / MOST_FORECASTS)
     drawn = filter_predictions(
         applied.filter, applied.model, sequences, jax.random.key(0),
-        horizons=horizons, every=every, num_samples=NUM_SAMPLES,
+        horizons=horizons, every=every, num_samples=NUM_SAMPLES, widened=widened_elements(dataset),
     )  # fmt: skip
     references = {
         name: reference_gaussians(predictor, sequences, horizons, every)
@@ -125,7 +139,11 @@ def validated_horizons(longest: int) -> tuple[int, ...]:
 
 
 def known_pool(run: Run, applied: "AppliedRun") -> PooledReferences | None:
-    """The pool of a filter that a run's folder has; None if it has none of this one."""
+    """The pool of a filter that a run's folder has; None if it has none of this one.
+
+    The linear model has a file of its own. If that is not the one that the weights were found with,
+    the pool is without it, and says so.
+    """
     for known in read_list(run.folder / FILE, ENTRY, VERSION):
         try:
             if known["filter"] == _identity(applied):
@@ -144,30 +162,48 @@ def _identity(applied: "AppliedRun") -> dict[str, Any]:
 
 
 def _keep(folder: Path, applied: "AppliedRun", pooled: PooledReferences) -> None:
-    """Keep a pool beside those of other filters of the same checkpoint."""
-    from varfilter.media.naive import Naive
+    """Keep a pool beside those of other filters of the same checkpoint.
 
+    What is not naive was learned, and has a file of its own: here is only which one it was.
+    """
     own = _identity(applied)
     others = [
         each
         for each in read_list(folder / FILE, ENTRY, VERSION)
         if each["filter"] != own and each["filter"]["step"] == applied.step
     ]
-    references = [each.as_json() if isinstance(each, Naive) else None for each in pooled.predictors]
+    references = [
+        each.as_json() if isinstance(each, Naive) else {"sha256": getattr(each, "sha256", "")}
+        for each in pooled.predictors
+    ]
     record = {"filter": own, "pool": pooled.pool.as_json(), "references": references}
     write_list(folder / FILE, ENTRY, VERSION, [*others, record])
 
 
 def _from_json(run: Run, known: dict[str, Any]) -> PooledReferences:
-    from varfilter.media.linear import linear_predictions, load_linear
-    from varfilter.media.naive import Naive
+    pool, predictors, lost = ForecastPool.from_json(known["pool"]), [], ""
+    for number, each in enumerate(known["references"]):
+        if "sha256" not in each:
+            predictors.append(Naive.from_json(each))
+            continue
+        found = _linear_reference(run, each["sha256"])
+        if isinstance(found, str):
+            pool, lost = pool.without(number), found
+        else:
+            predictors.append(found)
+    return PooledReferences(pool, tuple(predictors), lost)
 
-    dataset = run.template
-    predictors = [
-        # What is not naive was learned, and has a file of its own.
-        partial(linear_predictions, load_linear(run.folder / LINEAR, dataset), dataset)
-        if each is None
-        else Naive.from_json(each)
-        for each in known["references"]
-    ]
-    return PooledReferences(ForecastPool.from_json(known["pool"]), tuple(predictors))
+
+def _linear_reference(run: Run, sha256: str) -> Predictor | str:
+    """The linear model in the folder of a run; or why that is not the one that it should be."""
+    # Here, since it takes an optimizer, and without a pool there is no need of it.
+    from varfilter.media.linear import LinearReference, load_linear
+
+    path = run.folder / LINEAR
+    if not path.exists():
+        return f"{str(path)!r} is not there"
+    try:
+        found = LinearReference(load_linear(path, run.template), run.template)
+    except (ValueError, OSError) as error:
+        return f"{str(path)!r} cannot be read ({str(error).partition('. ')[0].rstrip('.')})"
+    return found if found.sha256 == sha256 else f"{str(path)!r} is of another learning"

@@ -147,7 +147,9 @@ class LiveFilter:
         """Fold a step into the belief; the first one begins it."""
         name, before = step.sequence, self._belief_before(step)
         self._before[name] = before
-        recent = self._recent.setdefault(name, deque(maxlen=MOST_BEFORE))
+        # Without a pool nobody asks for what came before the last step.
+        most = 1 if self.applied.pool is None else MOST_BEFORE
+        recent = self._recent.setdefault(name, deque(maxlen=most))
         if step.is_anew or before is None:
             recent.clear()
         elif step.is_again:

@@ -4,16 +4,17 @@ The futures that a model simulates feed on themselves: what it has wrong of one 
 next, and far ahead it may be worse than the last value. A pool of several forecasts is rarely much
 worse than the best of them, which nobody knows beforehand (Stone 1961; Geweke and Amisano 2011).
 
-The weights are those by which the values of the validation part, which nothing was learned from,
-are the most probable; few values leave them near where they start, two thirds for the model and
-the rest shared by its references. The model is there as it is, and with predictions that are
-narrower or wider, since in validation it may have been too wide, or too sure (a spread-adjusted
-pool: Gneiting and Ranjan 2013). They are kept in the run's folder, with all that is needed to
-forecast without the training data.
+The weights are those by which the values of the validation part are the most probable. Nothing was
+learned from these, but the checkpoint was chosen by them, so that the weights are slightly in the
+model's favour. Few values leave them near where they start, two thirds for the model and the rest
+shared by its references. The model is there as it is, and with predictions that are narrower or
+wider, since in validation it may have been too wide, or too sure (a spread-adjusted pool: Gneiting
+and Ranjan 2013). They are kept in the run's folder, with all that is needed to forecast without the
+training data.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax.numpy as jnp
@@ -22,10 +23,10 @@ import numpy as np
 from varfilter.data.dataset import Dataset
 from varfilter.distributions import Normal, StudentT
 from varfilter.media.gaussians import Gaussians
-from varfilter.media.naive import at_horizon
 from varfilter.prediction import Forecast
 from varfilter.runs.metrics import MODEL
-from varfilter.training.predictive_scores import LEVELS, WIDTHS, Drawn, Predictions, Weighted
+from varfilter.training.predictive_draws import AS_IT_IS, WIDTHS, Drawn
+from varfilter.training.predictive_scores import LEVELS, Predictions, Weighted
 
 # The weight of the model before anything was validated, and how its widths share it.
 START = 2 / 3
@@ -35,8 +36,8 @@ STRENGTH = 5.0
 NUM_ITERATIONS = 200
 # By so many of its quantiles a Gaussian stands among the draws of the model.
 NUM_QUANTILES = 99
-# Values of which all draws are in memory at once.
-AT_ONCE = 128
+# Numbers of a mixture that are in memory at once, each a few times: 32 MiB of them.
+AT_ONCE = 1 << 22
 QUANTILES = tuple((number + 0.5) / NUM_QUANTILES for number in range(NUM_QUANTILES))
 
 
@@ -70,7 +71,7 @@ class ForecastPool:
         start = np.append(
             START * np.array(START_OF_WIDTHS), [(1.0 - START) / len(references)] * len(references)
         )
-        weights = []
+        weights, wide = [], widened_elements(dataset)
         for horizon, own in drawn.items():
             nats = _nats(dataset, own, [each[horizon] for each in references.values()])
             count = 1.0 if horizon == 1 else min(1.0, every / horizon)
@@ -79,7 +80,7 @@ class ForecastPool:
                 columns = [
                     (number, places)
                     for number, places in enumerate(_columns(dataset))
-                    if _can_widen(dataset, places[0]) == can_widen
+                    if (places[0] in wide) == can_widen
                 ]
                 if not columns:
                     continue
@@ -100,16 +101,28 @@ class ForecastPool:
 
     def at(self, dataset: Dataset, horizon: int) -> np.ndarray:
         """The weights (elements, predictors) so many steps ahead."""
-        found = at_horizon(self.weights, self.horizons, horizon)
+        logs = np.log(np.asarray(self.horizons, np.float64))
+        place = float(np.interp(np.log(horizon), logs, np.arange(len(logs))))
+        low = min(int(place), len(logs) - 1)
+        high = min(low + 1, len(logs) - 1)
+        found = self.weights[low] + (place - low) * (self.weights[high] - self.weights[low])
         return np.stack([found[i] for i in _column_numbers(dataset)])
 
+    def without(self, number: int) -> "ForecastPool":
+        """The pool without one of its references: the others have their weights in proportion."""
+        place = len(WIDTHS) + number
+        weights = np.delete(self.weights, place, axis=-1)
+        predictors = (*self.predictors[:place], *self.predictors[place + 1 :])
+        weights = weights / weights.sum(axis=-1, keepdims=True)
+        return replace(self, predictors=predictors, weights=weights)
+
     def as_json(self) -> dict[str, Any]:
-        """All of it as plain JSON."""
+        """The pool as plain JSON."""
         return vars(self) | {"weights": self.weights.tolist()}
 
     @staticmethod
     def from_json(known: dict[str, Any]) -> "ForecastPool":
-        """What `as_json` made."""
+        """The pool that `as_json` wrote down."""
         return ForecastPool(
             tuple(known["predictors"]),
             tuple(known["horizons"]),
@@ -143,29 +156,21 @@ def pooled_predictions(
     dataset: Dataset, weights: np.ndarray, drawn: Drawn, references: Sequence[Gaussians]
 ) -> Predictions:
     """What the pool said of values, and how well; `weights` are (elements, predictors)."""
-    parts = []
-    for begin in range(0, len(drawn.xs), AT_ONCE):
-        which = slice(begin, begin + AT_ONCE)
-        some = [
-            Gaussians(each.centre[which], each.spread[which], each.is_log) for each in references
-        ]
-        parts.append(_pooled(dataset, weights, drawn.part(which), some))
-    return Predictions.joined(parts)
-
-
-def _pooled(
-    dataset: Dataset, weights: np.ndarray, drawn: Drawn, references: Sequence[Gaussians]
-) -> Predictions:
     # NaN where nothing was observed, as in each of them; of what weighs nothing, nothing counts.
     nats = np.where(weights > 0, _nats(dataset, drawn, references), np.inf)
     least = nats.min(axis=-1)
     pooled = least - np.log(np.sum(weights * np.exp(least[..., None] - nats), axis=-1))
-    mean = _mean(weights, drawn.mean, drawn.centre, references)
-    together = _together(dataset, weights, np.moveaxis(drawn.draws, 1, 0), drawn.centre, references)
-    quantiles = np.where(
-        [family.is_binary for family in dataset.families], np.nan, together.quantiles(LEVELS)
-    )
-    return Predictions(drawn.xs, mean, pooled, together.crps(drawn.xs), quantiles)
+    weights = np.broadcast_to(weights, (len(drawn.xs), *weights.shape))
+    draws = np.moveaxis(drawn.draws, 1, 0)
+    quantiles = np.empty((len(LEVELS), *drawn.xs.shape))
+    mean, crps = np.empty(drawn.xs.shape), np.empty(drawn.xs.shape)
+    for which, each in _parts(dataset, draws, references):
+        mean[which] = _mean(dataset, weights[which], drawn.mean[which], drawn.centre[which], each)
+        for columns, mixture in _mixtures(dataset, weights[which], draws[:, which], each):
+            quantiles[:, which, columns] = mixture.quantiles(LEVELS)
+            crps[which, columns] = mixture.crps(drawn.xs[which, columns])
+    is_binary = [family.is_binary for family in dataset.families]
+    return Predictions(drawn.xs, mean, pooled, crps, np.where(is_binary, np.nan, quantiles))
 
 
 def _nats(dataset: Dataset, drawn: Drawn, references: Sequence[Gaussians]) -> np.ndarray:
@@ -173,16 +178,6 @@ def _nats(dataset: Dataset, drawn: Drawn, references: Sequence[Gaussians]) -> np
     others = [each.nats(dataset, drawn.xs) for each in references]
     return np.concatenate(
         [np.moveaxis(drawn.nats, 1, -1), *(each[..., None] for each in others)], axis=-1
-    )
-
-
-def _mean(
-    weights: np.ndarray, own: np.ndarray, centre: np.ndarray, references: Sequence[Gaussians]
-) -> np.ndarray:
-    """The mean of the mixture; a width moves that of the model about its centre."""
-    means = [centre + width * (own - centre) for width in WIDTHS]
-    return np.sum(
-        weights * np.stack([*means, *(each.mean for each in references)], axis=-1), axis=-1
     )
 
 
@@ -194,15 +189,36 @@ def pooled_forecast(
     Of its futures as many are those of a reference as that weighs, each at one of the quantiles
     of it throughout.
     """
-    draws = np.asarray(own.samples, np.float64)
+    draws, means = np.asarray(own.samples), np.asarray(own.mean, np.float64)
     num_samples, horizon = draws.shape[:2]
-    centre, mean = np.median(draws, axis=0), np.asarray(own.mean, np.float64)
     weights = np.stack([pool.at(dataset, ahead + 1) for ahead in range(horizon)])
     # The same of a future at each step, so that it goes over to another predictor once, if at all.
     place = np.random.default_rng(0).permutation(num_samples) + 0.5
     place = (place / num_samples)[:, None, None]
-    ends = np.cumsum(weights, axis=-1)
-    samples = draws
+    samples = draws.copy()
+    mean, quantiles = np.empty(means.shape), np.empty((len(own.levels), *means.shape))
+    for which, each in _parts(dataset, draws, references):
+        part, here = weights[which], draws[:, which].astype(np.float64)
+        centre = np.median(here, axis=0)
+        mean[which] = _mean(dataset, part, means[which], centre, each)
+        samples[:, which] = _futures(dataset, part, here, each, place)
+        for columns, mixture in _mixtures(dataset, part, here, each):
+            quantiles[:, which, columns] = mixture.quantiles(own.levels)
+    samples, mean, quantiles = (
+        jnp.asarray(part, own.mean.dtype) for part in (samples, mean, quantiles)
+    )
+    return Forecast(samples, mean, quantiles, own.levels)
+
+
+def _futures(
+    dataset: Dataset,
+    weights: np.ndarray,
+    draws: np.ndarray,
+    references: Sequence[Gaussians],
+    place: np.ndarray,
+) -> np.ndarray:
+    """Futures of which each is that of the predictor in whose share of the weights it stands."""
+    centre, ends, samples = np.median(draws, axis=0), np.cumsum(weights, axis=-1), draws
     for k in range(weights.shape[-1]):
         begin = ends[..., k] - weights[..., k]
         if k < len(WIDTHS):
@@ -213,44 +229,78 @@ def pooled_forecast(
             number = np.minimum((level * NUM_QUANTILES).astype(int), NUM_QUANTILES - 1)
             said = np.take_along_axis(table, number, axis=0)
         samples = np.where((place > begin) & (place <= ends[..., k]), said, samples)
-    together = _together(dataset, weights, draws, centre, references)
-    samples, mean, quantiles = (
-        jnp.asarray(each, own.mean.dtype)
-        for each in (
-            samples,
-            _mean(weights, mean, centre, references),
-            together.quantiles(own.levels),
-        )
-    )
-    return Forecast(samples, mean, quantiles, own.levels)
+    return samples
 
 
-def _together(
+def _mean(
     dataset: Dataset,
     weights: np.ndarray,
-    draws: np.ndarray,
+    own: np.ndarray,
     centre: np.ndarray,
     references: Sequence[Gaussians],
-) -> Weighted:
-    """Draws of the model, (num_samples, ..., elements), of each width, and others' quantiles."""
-    parts = [centre + width * (draws - centre) for width in WIDTHS]
-    parts += [each.quantiles(dataset, QUANTILES) for each in references]
-    own = [np.broadcast_to(weights[..., k] / len(part), part.shape) for k, part in enumerate(parts)]
-    return Weighted.of(np.concatenate(parts), np.concatenate(own))
+) -> np.ndarray:
+    """The mean of the mixture; a width moves that of the model about its centre."""
+    means = [centre + width * (own - centre) for width in WIDTHS]
+    means = np.stack([*means, *(each.mean(dataset) for each in references)], axis=-1)
+    return np.sum(weights * np.where(weights > 0, means, 0.0), axis=-1)
 
 
-def _can_widen(dataset: Dataset, element: int) -> bool:
-    """Whether a prediction may be narrower or wider: that of any number, without bounds."""
-    family = dataset.families[element]
-    is_log = family.transform is not None and family.transform.log_scale is not None
-    is_real = family.distribution in (Normal, StudentT)
-    return is_real and not is_log and family.low is None and family.high is None
+def _parts(
+    dataset: Dataset, draws: np.ndarray, references: Sequence[Gaussians]
+) -> Iterator[tuple[slice, list[Gaussians]]]:
+    """Some of the values (num_samples, values, elements) at a time, and what is said of them."""
+    num_points = len(WIDTHS) * len(draws) + len(references) * NUM_QUANTILES
+    at_once = max(AT_ONCE // (num_points * dataset.num_elements), 1)
+    for begin in range(0, draws.shape[1], at_once):
+        which = slice(begin, begin + at_once)
+        yield which, [each.part(which) for each in references]
+
+
+def _mixtures(
+    dataset: Dataset, weights: np.ndarray, draws: np.ndarray, references: Sequence[Gaussians]
+) -> Iterator[tuple[list[int], Weighted]]:
+    """(elements, their mixture): draws of the model (num_samples, values, elements), and others'.
+
+    The model is there in each width, if it is one of an element that has some.
+    """
+    known = [each.quantiles(dataset, QUANTILES) for each in references]
+    wide = widened_elements(dataset)
+    for can_widen in (False, True):
+        own = [i for i in range(draws.shape[-1]) if (i in wide) == can_widen]
+        if not own:
+            continue
+        said = draws[..., own].astype(np.float64)
+        centre = np.median(said, axis=0)
+        widths = list(range(len(WIDTHS))) if can_widen else [AS_IT_IS]
+        shares = weights[:, own]
+        yield (
+            own,
+            Weighted.of(
+                [centre + WIDTHS[k] * (said - centre) for k in widths],
+                [shares[..., k] for k in widths],
+                [each[..., own] for each in known],
+                [shares[..., len(WIDTHS) + k] for k in range(len(known))],
+            ),
+        )
+
+
+def widened_elements(dataset: Dataset) -> list[int]:
+    """The elements whose predictions may be narrower or wider: any numbers, without bounds."""
+    return [
+        i
+        for i, family in enumerate(dataset.families)
+        if family.distribution in (Normal, StudentT)
+        and (family.transform is None or family.transform.log_scale is None)
+        and family.low is None
+        and family.high is None
+    ]
 
 
 def _as_it_is(start: np.ndarray) -> np.ndarray:
     """The start of a column whose predictions have the one width that they have."""
     found = start.copy()
-    found[: len(WIDTHS)] = np.where(np.array(WIDTHS) == 1.0, START, 0.0)
+    found[: len(WIDTHS)] = 0.0
+    found[AS_IT_IS] = START
     return found
 
 

@@ -1,34 +1,19 @@
-"""How good predictions are, column by column: of a filter's many draws, and of Gaussians.
+"""How good predictions are, column by column: of weighted draws, and of Gaussians.
 
 All are proper: the log score, -log p(x), and the continuous ranked probability score, E|X - x| -
 E|X - X'| / 2 (Gneiting and Raftery 2007), are least on average for who says what he believes.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+import itertools
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from varfilter import distributions
-from varfilter._programs import kept_jit
-from varfilter.data.continued import Continued
 from varfilter.data.dataset import Dataset
-from varfilter.filtering import Belief, scan_steps, start
-from varfilter.filters.base import AbstractFilter, Carry, driven_carry
-from varfilter.model import AbstractModel, State, driven
-from varfilter.prediction import steady_mean
 
 # The edges of the bands of 90% and 50%.
 LEVELS = (0.05, 0.25, 0.75, 0.95)
-# Steps of one dispatch, and forecasts that are made side by side.
-CHUNK, LOT = 64, 16
-# Steps that a filter takes before the first that is scored, where there are any.
-MOST_WARM = 256
-# How many times as wide as they are predictions are scored too, about the median of their draws.
-WIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0)
 # Levels went through float32: what is on an edge of a band may lie a rounding beyond it.
 SLACK = 1e-4
 
@@ -48,80 +33,71 @@ class Predictions(NamedTuple):
     quantiles: np.ndarray
 
     def part(self, which: slice) -> "Predictions":
-        """Those of some of the values."""
+        """The predictions of some of the values."""
         xs, mean, nats, crps = (each[which] for each in self[:-1])
         return Predictions(xs, mean, nats, crps, self.quantiles[:, which])
 
     @staticmethod
     def joined(parts: Sequence["Predictions"]) -> "Predictions":
-        """Those of several sequences as one."""
+        """The predictions of several sequences as one."""
         *others, quantiles = zip(*parts, strict=True)
         xs, mean, nats, crps = map(np.concatenate, others)
         return Predictions(xs, mean, nats, crps, np.concatenate(quantiles, axis=1))
 
 
-class Drawn(NamedTuple):
-    """What a filter expected of values, by draws, (values, columns) in the model's units.
-
-    - `xs`: what came, NaN where nothing was observed. `mean`: the expected value.
-    - `nats`: (values, widths, columns), -log p(x) of the column alone, were the prediction so
-      many times as wide (`WIDTHS`, of which one is 1).
-    - `draws`: (values, num_samples, columns), of what may come.
-    """
-
-    xs: np.ndarray
-    mean: np.ndarray
-    nats: np.ndarray
-    draws: np.ndarray
-
-    @property
-    def centre(self) -> np.ndarray:
-        """The median of the draws."""
-        return np.median(self.draws, axis=1)
-
-    def part(self, which: slice) -> "Drawn":
-        """Those of some of the values."""
-        return Drawn(*(each[which] for each in self))
-
-    @staticmethod
-    def joined(parts: Sequence["Drawn"]) -> "Drawn":
-        """Those of several sequences as one."""
-        return Drawn(*map(np.concatenate, zip(*parts, strict=True)))
-
-    def scored(self, weights: np.ndarray | None = None) -> Predictions:
-        """How good they were; `weights` (num_samples, columns) of the draws, if they differ."""
-        num_draws, size = self.draws.shape[1:]
-        if weights is None:
-            weights = np.full((num_draws, size), 1.0 / num_draws)
-        own = Weighted.of(np.moveaxis(self.draws, 1, 0), weights[:, None])
-        quantiles = own.quantiles(LEVELS)
-        nats = self.nats[:, WIDTHS.index(1.0)]
-        return Predictions(self.xs, self.mean, nats, own.crps(self.xs), quantiles)
-
-
 class Weighted(NamedTuple):
-    """Draws in order, (draws, ..., columns), and how much each of them weighs; the sums are 1."""
+    """A mixture as values in order, (values, ..., columns), and how much each weighs, 1 in all.
+
+    Some are random draws, others the quantiles of a distribution that is known, which tell of it
+    without chance: `random` are the weights of the draws, and 0 for the others. `repeats` is the
+    sum of the squared weights of the draws, and `own` that of w w' |x - x'| over the pairs that
+    were made of one draw.
+    """
 
     values: np.ndarray
     weights: np.ndarray
+    random: np.ndarray
+    repeats: np.ndarray
+    own: np.ndarray
 
     @staticmethod
-    def of(values: np.ndarray, weights: np.ndarray) -> "Weighted":
-        """Put the draws of each element in order."""
+    def of(
+        draws: Sequence[np.ndarray],
+        weights: Sequence[np.ndarray],
+        known: Sequence[np.ndarray] = (),
+        known_weights: Sequence[np.ndarray] = (),
+    ) -> "Weighted":
+        """Put what there is of each element in order.
+
+        `draws` (num_samples, ..., columns) are those of one model, each time told differently, and
+        `known` (levels, ..., columns) equally probable quantiles of others. The weights are those
+        of each of them as a whole, (..., columns).
+        """
+        each = [weight / len(part) for part, weight in zip(draws, weights, strict=True)]
+        shares = [weight / len(part) for part, weight in zip(known, known_weights, strict=True)]
+        # What is made of one draw is one draw.
+        repeats = len(draws[0]) * np.sum(each, axis=0) ** 2
+        own = np.zeros_like(repeats)
+        for i, j in itertools.combinations(range(len(draws)), 2):
+            own += 2 * each[i] * each[j] * np.sum(np.abs(draws[i] - draws[j]), axis=0)
+        parts = [*draws, *known]
+        values = np.concatenate(parts)
         order = np.argsort(values, axis=0)
-        weights = np.broadcast_to(weights, values.shape)
-        ordered = np.take_along_axis(values, order, axis=0)
-        return Weighted(ordered, np.take_along_axis(weights, order, axis=0))
+
+        def in_order(of_parts: Sequence[np.ndarray]) -> np.ndarray:
+            pairs = zip(of_parts, parts, strict=True)
+            whole = np.concatenate([np.broadcast_to(w, part.shape) for w, part in pairs])
+            return np.take_along_axis(whole, order, axis=0)
+
+        all_weights = in_order([*each, *shares])
+        random = in_order([*each, *(0.0 * share for share in shares)]) if known else all_weights
+        values = np.take_along_axis(values, order, axis=0)
+        return Weighted(values, all_weights, random, repeats, own)
 
     @property
     def ranks(self) -> np.ndarray:
         """The share of the whole that lies below each of them, and half of its own."""
         return np.cumsum(self.weights, axis=0) - 0.5 * self.weights
-
-    @property
-    def _repeats(self) -> np.ndarray:
-        """The sum of squared weights: one over the number of draws that are as good as these."""
-        return np.sum(self.weights**2, axis=0)
 
     def quantiles(self, levels: Sequence[float]) -> np.ndarray:
         """The values (levels, ..., columns) below which one more draw lies so often.
@@ -130,7 +106,7 @@ class Weighted(NamedTuple):
         since one more is as likely to fall into each of the n + 1 places between them.
         """
         # Ranks run from 0 to 1 less half of a draw at each end; p (n + 1) - 1/2 of n are these.
-        places = [level + (level - 0.5) * self._repeats for level in levels]
+        places = [level + (level - 0.5) * self.repeats for level in levels]
         return np.stack([self._at(place) for place in places])
 
     def _at(self, places: np.ndarray) -> np.ndarray:
@@ -147,11 +123,18 @@ class Weighted(NamedTuple):
         return low + np.clip(share, 0.0, 1.0) * (high - low)
 
     def crps(self, xs: np.ndarray) -> np.ndarray:
-        """E|X - x| - E|X - X'| / 2, of two different draws."""
+        """E|X - x| - E|X - X'| / 2, where no draw is held against itself."""
         away = np.sum(self.weights * np.abs(self.values - xs[None]), axis=0)
-        # Sum over pairs of w w' |X - X'| is that of the draws in order, each with its rank.
-        apart = np.sum(self.weights * (4.0 * self.ranks - 2.0) * self.values, axis=0)
-        return away - 0.5 * apart / np.maximum(1.0 - self._repeats, 1e-12)
+        total = np.sum(self.random, axis=0)
+        of_draws = self._apart(self.random)
+        others = 1.0 - self.repeats / np.maximum(total**2, 1e-12)
+        fair = (of_draws - self.own) / np.maximum(others, 1e-12)
+        return away - 0.5 * (self._apart(self.weights) - of_draws + fair)
+
+    def _apart(self, weights: np.ndarray) -> np.ndarray:
+        """The sum of w w' |x - x'| over all pairs, of draws in order, by the rank of each."""
+        ends = np.cumsum(weights, axis=0)
+        return np.sum(weights * (4.0 * ends - 2.0 * weights - 2.0 * ends[-1]) * self.values, axis=0)
 
 
 def column_scores(dataset: Dataset, found: Predictions) -> dict[str, dict[str, Any]]:
@@ -215,249 +198,3 @@ def _level_scores(name: str, found: Predictions, places: list[int]) -> dict[str,
 def _share(low: np.ndarray, xs: np.ndarray, high: np.ndarray) -> float:
     slack = SLACK * np.maximum(1.0, np.abs(xs))
     return float(np.mean((low - slack <= xs) & (xs <= high + slack)))
-
-
-def filter_predictions(
-    filter: AbstractFilter,
-    model: AbstractModel,
-    sequences: Iterable[Continued],
-    key: PRNGKeyArray,
-    *,
-    horizons: Sequence[int] = (1,),
-    every: int = 1,
-    num_samples: int = 256,
-) -> dict[int, Drawn]:
-    """What the filter predicts so many steps ahead, for each of `horizons`, in their order.
-
-    One step ahead it is of every step. Further ahead forecasts begin before every `every`-th step,
-    counted from the first that is to be predicted, where all of the longest horizon is known.
-    """
-    further = tuple(sorted(horizon for horizon in horizons if horizon > 1))
-    found: dict[int, list[Drawn]] = {horizon: [] for horizon in horizons}
-    for number, sequence in enumerate(sequences):
-        own_key = jax.random.fold_in(key, number)
-        places = origins(sequence, further[-1], every) if further else np.zeros(0, int)
-        next_steps = []
-        for begin, xs, carries, drawn in _chunks(filter, model, sequence, own_key, num_samples):
-            next_steps.append(_as_drawn(xs, drawn))
-            here = places[(places >= begin) & (places < begin + CHUNK)]
-            for first in range(0, len(here), LOT):
-                lot = here[first : first + LOT]
-                parts = _forecast(
-                    filter, model, sequence, carries, lot, begin, own_key, further, num_samples
-                )
-                for horizon, part in zip(further, parts, strict=True):
-                    found[horizon].append(part)
-        if 1 in found:
-            before = sequence.begin - 1 - _first(sequence)
-            length = len(sequence) - sequence.begin
-            found[1].append(Drawn.joined(next_steps).part(slice(before, before + length)))
-    return {ahead: Drawn.joined(parts) for ahead, parts in found.items() if parts}
-
-
-def origins(sequence: Continued, horizon: int, every: int) -> np.ndarray:
-    """The steps before which forecasts begin that reach `horizon` steps, the last of them known."""
-    return np.arange(sequence.begin, len(sequence) - horizon + 1, every)
-
-
-def belief_before(
-    filter: AbstractFilter,
-    model: AbstractModel,
-    sequence: Continued,
-    place: int,
-    key: PRNGKeyArray,
-    *,
-    num_samples: int = 256,
-) -> Belief:
-    """What the filter believes before it sees the step at `place`, which is to be predicted."""
-    for begin, _, carries, _ in _chunks(filter, model, sequence, key, num_samples):
-        if place < begin + CHUNK:
-            carry = jax.tree.map(lambda leaf, at=place - begin: leaf[at], carries)
-            return Belief(carry, jnp.asarray(place - _first(sequence) - 1, jnp.int32))
-    raise ValueError(f"`place` must be a step after the first; got {place} of {len(sequence)}.")
-
-
-def _first(sequence: Continued) -> int:
-    """The first step that a filter is told of."""
-    return max(sequence.begin - 1 - MOST_WARM, 0)
-
-
-def _chunks(
-    filter: AbstractFilter,
-    model: AbstractModel,
-    sequence: Continued,
-    key: PRNGKeyArray,
-    num_samples: int,
-) -> Iterator[tuple[int, np.ndarray, Carry, tuple[Array, ...]]]:
-    """Filter a sequence: (first step, xs, carries before each, what was expected) of each chunk."""
-    belief = _start(filter, model, jnp.asarray(sequence.xs[_first(sequence)]), key)
-    for begin in range(_first(sequence) + 1, len(sequence), CHUNK):
-        xs = _padded(sequence.xs, begin, CHUNK, np.nan)
-        us = None if sequence.us is None else jnp.asarray(_padded(sequence.us, begin, CHUNK, 0.0))
-        mask = jnp.arange(CHUNK) < len(sequence) - begin
-        belief, carries, drawn = _drawn_steps(
-            filter, model, belief, jnp.asarray(xs), us, mask, key, num_samples
-        )
-        yield begin, xs, carries, drawn
-
-
-def _forecast(
-    filter: AbstractFilter,
-    model: AbstractModel,
-    sequence: Continued,
-    carries: Carry,
-    places: np.ndarray,
-    begin: int,
-    key: PRNGKeyArray,
-    horizons: tuple[int, ...],
-    num_samples: int,
-) -> list[Drawn]:
-    """Forecast from before each of the places, a lot at once; for each horizon what is said of it.
-
-    `carries` has what was carried before step `begin`, and those after it.
-    """
-    filled, longest = np.resize(places, LOT), horizons[-1]
-    us = None
-    if sequence.us is not None:
-        us = jnp.asarray(np.stack([sequence.us[place : place + longest] for place in filled]))
-    # What stands in the row of each step ahead; those between the horizons are in none.
-    rows = np.full(longest, len(horizons))
-    rows[np.array(horizons) - 1] = np.arange(len(horizons))
-    xs = sequence.xs[filled[:, None] + np.array(horizons) - 1]
-    found = _drawn_ahead(
-        filter, model, carries, jnp.asarray(filled - begin), us, jnp.asarray(xs), key,
-        jnp.asarray(filled), jnp.asarray(rows), num_samples,
-    )  # fmt: skip
-    part = slice(len(places))
-    return [
-        _as_drawn(xs[:, i], tuple(each[:, i] for each in found)).part(part)
-        for i in range(len(horizons))
-    ]
-
-
-def _as_drawn(xs: np.ndarray, drawn: tuple[Array, ...]) -> Drawn:
-    mean, nats = (np.asarray(each, np.float64) for each in drawn[:2])
-    return Drawn(np.asarray(xs, np.float64), mean, nats, np.asarray(drawn[2]))
-
-
-def _padded(values: np.ndarray, begin: int, size: int, padding: float) -> np.ndarray:
-    part = values[begin : begin + size]
-    missing = np.full((size - len(part), *values.shape[1:]), padding, values.dtype)
-    return np.concatenate([part, missing])
-
-
-def _drawn_steps(
-    filter: AbstractFilter,
-    model: AbstractModel,
-    belief: Belief,
-    xs: Float[Array, "time size"],
-    us: Float[Array, "time inputs"] | None,
-    mask: Bool[Array, " time"],
-    key: PRNGKeyArray,
-    num_samples: int,
-) -> tuple[Belief, Carry, tuple[Array, ...]]:
-    """The last belief, the carries before each step, and what was expected of it."""
-
-    def take(belief: Belief, x_and_u: Any, exists: Array, key: PRNGKeyArray) -> Any:
-        x, u = x_and_u
-        carry = driven_carry(filter, model, belief.carry, u)
-        own = jax.random.split(jax.random.fold_in(key, 1), num_samples)
-        drawn = _expected(x, *jax.vmap(lambda key: _drawn(filter, model, carry, key))(own))
-        return filter.step(model, carry, x, key)[0], (belief.carry, drawn)
-
-    belief, (carries, drawn) = scan_steps(take, belief, (xs, us), mask, key)
-    return belief, carries, drawn
-
-
-def _drawn_ahead(
-    filter: AbstractFilter,
-    model: AbstractModel,
-    carries: Carry,
-    offsets: Int[Array, " lot"],
-    us: Float[Array, "lot longest inputs"] | None,
-    xs: Float[Array, "lot horizons size"],
-    key: PRNGKeyArray,
-    places: Int[Array, " lot"],
-    rows: Int[Array, " longest"],
-    num_samples: int,
-) -> tuple[Array, ...]:
-    """What is expected at each horizon, from some of the carries: (lot, horizons, ...).
-
-    `rows` says of each step ahead which of the horizons it is; one that is none of them has a
-    number beyond theirs, and is simulated only.
-    """
-
-    def one(offset: Array, us: Array | None, xs: Array, place: Array) -> tuple[Array, ...]:
-        carry = jax.tree.map(lambda leaf: leaf[offset], carries)
-        key_state, key_steps = jax.random.split(
-            jax.random.fold_in(jax.random.fold_in(key, place), 1)
-        )
-        states = jax.vmap(lambda key: filter.draw(model, carry, key))(
-            jax.random.split(key_state, num_samples)
-        )
-
-        def step(carried: tuple[State, Any], t_row_u: Any) -> tuple[tuple[State, Any], None]:
-            (states, found), (t, row, u) = carried, t_row_u
-            x = xs[jnp.minimum(row, len(xs) - 1)]
-            keys = jax.random.split(jax.random.fold_in(key_steps, t), num_samples)
-
-            def go_on(state: State, key: PRNGKeyArray) -> tuple[State, tuple[Any, Array]]:
-                state = driven(model, state, u)
-                z, emitted = _emitted(model, state, key)
-                return model.advance(state, z, model.embed(emitted[1])), emitted
-
-            states, emitted = jax.vmap(go_on)(states, keys)
-
-            def put(found: Any) -> Any:
-                return jax.tree.map(
-                    lambda kept, new: kept.at[row].set(new), found, _expected(x, *emitted)
-                )
-
-            # Most steps are none of the horizons, and densities are the larger part of the work.
-            found = jax.lax.cond(row < len(xs), put, lambda found: found, found)
-            return (states, found), None
-
-        size = xs.shape[-1]
-        shapes = ((size,), (len(WIDTHS), size), (num_samples, size))
-        nothing = tuple(jnp.zeros((len(xs), *shape), xs.dtype) for shape in shapes)
-        parts = (jnp.arange(len(rows)), rows, us)
-        return jax.lax.scan(step, (states, nothing), parts)[0][1]
-
-    return jax.vmap(one)(offsets, us, xs, places)
-
-
-def _drawn(
-    filter: AbstractFilter, model: AbstractModel, carry: Carry, key: PRNGKeyArray
-) -> tuple[Any, Array]:
-    key_state, key_last = jax.random.split(key)
-    return _emitted(model, filter.draw(model, carry, key_state), key_last)[1]
-
-
-def _emitted(
-    model: AbstractModel, state: State, key: PRNGKeyArray
-) -> tuple[Any, tuple[Any, Array]]:
-    """z, and (the emission after it, a draw of that)."""
-    key_z, key_x = jax.random.split(key)
-    z = distributions.sample(model.prior(state), key_z)
-    emission = model.emission(state, z)
-    return z, (emission, emission.sample(key_x))
-
-
-def _expected(x: Array, emissions: Any, draws: Array) -> tuple[Array, ...]:
-    """(mean, nats, draws) of the mixture that so many emissions, and a draw of each, stand for."""
-    count, centre = jnp.asarray(draws.shape[0], x.dtype), jnp.median(draws, axis=0)
-
-    def nats(width: Array) -> Array:
-        """-log p(x), were the mixture so many times as wide about its centre."""
-        place = jnp.where(width == 1.0, x, centre + (x - centre) / width)
-        # An element alone: the others were not observed.
-        alone = jnp.where(jnp.eye(x.size, dtype=bool), place[None], jnp.nan)
-        log_probs = jax.vmap(lambda emission: jax.vmap(emission.log_prob)(alone))(emissions)
-        return jnp.log(count) - jax.nn.logsumexp(log_probs, axis=0) + jnp.log(width)
-
-    means = jax.vmap(lambda emission: emission.mean)(emissions)
-    return steady_mean(means), jax.lax.map(nats, jnp.asarray(WIDTHS, x.dtype)), draws
-
-
-_start = kept_jit(start)
-_drawn_steps, _drawn_ahead = kept_jit(_drawn_steps), kept_jit(_drawn_ahead)

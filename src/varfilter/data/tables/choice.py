@@ -23,7 +23,14 @@ from varfilter.data.tables.kinds import (
 )
 from varfilter.data.tables.layout import Rows
 from varfilter.data.tables.levels import Levels, levels_of, recoded, unseen_note
-from varfilter.data.tables.motion import MOTIONS, Motion, is_motion, transform_of, usual_motion
+from varfilter.data.tables.motion import (
+    MOTIONS,
+    Motion,
+    Told,
+    is_motion,
+    transform_of,
+    usual_motion,
+)
 from varfilter.data.tables.schema import require_kind
 from varfilter.data.tables.season import seasonal_motion
 from varfilter.data.tables.steps import Steps
@@ -161,12 +168,22 @@ def require_positive(
         word = motions[name].word
         bad = np.flatnonzero(column <= 0) if word.startswith("log") else np.zeros(0, np.int64)
         if bad.size:
-            why = "" if name in given else " (it grows by proportion in the training rows)"
+            why = "" if name in given else f" ({_why_by_logarithm(word)})"
             fix = "Correct it, or give" if name in given else "Give"
+            # Of a season the logarithm alone is in the way.
+            other = "change" if word == "log" else word.removeprefix("log-")
             raise ValueError(
                 f"Column `{name}` is predicted by its logarithm{why}, but has"
-                f" {column[bad[0]]:g}{rows.at(int(bad[0]))}. {fix} `kinds={{{name!r}: 'change'}}`."
+                f" {column[bad[0]]:g}{rows.at(int(bad[0]))}. {fix} `kinds={{{name!r}: '{other}'}}`."
             )
+
+
+def _why_by_logarithm(word: str) -> str:
+    """Why a column was told so by its training rows, as a part of a sentence."""
+    season = Told.by(word).season
+    if season is None:
+        return "it grows by proportion in the training rows"
+    return f"its season of {season} steps grows with it in the training rows"
 
 
 def refined_kinds(

@@ -17,10 +17,10 @@ from varfilter._arguments import nearest
 from varfilter.data.tables.dates import described, looks_like_date, written_dates
 
 COMMA_NUMBER = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?([eE][+-]?\d+)?")
-# 1,234 may be a thousand; 0,125 and 12,5 may not.
-# 1,234.5 can be nothing else.
+# With a comma before each three digits, a point before the rest: 1,234.5 can be nothing else.
 GROUPED = re.compile(r"[+-]?(\d{1,3}(,\d{3})+|\d+)(\.\d+)?")
 OFFSET = re.compile(r":.*(Z|[+-]\d{2}(:?\d{2})?)$")
+# 1,234 may be a thousand and more; 0,125 and 12,5 may not.
 THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
 
 

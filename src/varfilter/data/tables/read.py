@@ -114,7 +114,8 @@ def read_table(
       family (`data/tables/kinds.py` has the rule).
       A level that no training row has is missing.
       Or how a column is told to the model: `level`, as it is; `change`, by its change since the
-      step before; `log` and `log-change`, by its logarithm, or by the change of that. Not given: a
+      step before; `log` and `log-change`, by its logarithm, or by the change of that; `change-N`
+      and `log-change-N`, by its change beyond that of N steps before, a season. Not given: a
       column that does not come back to a mean is told by its change, and by the change of its
       logarithm if it grows by proportion (`data/tables/motion.py` has the rule); all else as it
       is. Both may be given, as "count change".
