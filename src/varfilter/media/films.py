@@ -6,6 +6,7 @@ and the one that is nearest to what came counts.
 
 import io
 import itertools
+import warnings
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -107,7 +108,12 @@ def black_and_white(
 
 
 def first_frames(lengths: np.ndarray) -> tuple[int, int]:
-    """How many frames are seen, and how many follow, so that half of the videos are long enough."""
+    """How many frames are seen, and how many follow, so that half of the videos are long enough.
+
+    A video of a single frame, which nothing follows, does not count; (0, 0) where there is no other.
+    """
+    lengths = np.asarray(lengths)
+    lengths = lengths[lengths > 1]
     half = int(np.median(lengths)) if len(lengths) else 0
     seen = min(NUM_SEEN, half // 2)
     return seen, min(NUM_AHEAD, half - seen)
@@ -122,9 +128,9 @@ def future_exhibits(dataset: Dataset, split: str, predictor: Predictor) -> list[
     number = predictor.num_futures
     if seen < 1 or horizon < 1 or not number:
         return []
-    lengths, names = dataset.split(split).lengths, dataset.sequence_names(split)
-    name = next(n for n, size in zip(names, lengths, strict=True) if size >= seen + horizon)
-    found = next(predictor.futures(seen, horizon, number))
+    found = next(predictor.futures(seen, horizon, number), None)
+    if found is None:
+        return []
     last, came, draws = (pixels(dataset, xs) for xs in (found.seen[-1], found.came, found.draws))
     scores = psnr(draws, np.broadcast_to(came, draws.shape)).mean(axis=1)
     best, first = int(np.argmax(scores)), 0 if np.argmax(scores) else number - 1
@@ -137,7 +143,7 @@ def future_exhibits(dataset: Dataset, split: str, predictor: Predictor) -> list[
     if number == 1:
         del rows["another"]
     said = (
-        f"{name}, {split}, after its first {seen} frames: {', '.join(rows)}. Futures are means of"
+        f"{found.name}, {split}, after its first {seen} frames: {', '.join(rows)}. Futures are means of"
         " emissions, with z_t drawn; the best is the one that is nearest to what came, by PSNR."
     )
     film = np.concatenate(list(rows.values()), axis=-1)
@@ -166,13 +172,25 @@ def _film(dataset: Dataset, frames: np.ndarray) -> Clip:
 
 
 def frame_measures(dataset: Dataset, split: str, predictor: Predictor) -> list[Measure]:
-    """PSNR and SSIM of what was drawn after the first frames of some videos."""
+    """PSNR and SSIM of what was drawn after the first frames of some videos.
+
+    None, with a warning, where no video has the two frames that it takes.
+    """
     from varfilter.media.image_quality import frame_scores
 
-    seen, horizon = first_frames(dataset.split(split).lengths)
+    lengths = dataset.split(split).lengths
+    seen, horizon = first_frames(lengths)
     number = predictor.num_futures
-    if seen < 1 or horizon < 1 or not number:
+    if not number:
         return []
+    if not horizon:
+        warnings.warn(
+            f"PSNR and SSIM are left out: none of the {count(len(lengths), 'video')} of the {split}"
+            " part has two frames or more, one to be seen and one to be predicted.",
+            stacklevel=2,
+        )
+        return []
+    num_long = int(np.sum(lengths >= seen + horizon))
     futures = itertools.islice(predictor.futures(seen, horizon, number), MOST_VIDEOS)
     triples = (
         (pixels(dataset, each.seen[-1]), pixels(dataset, each.came), pixels(dataset, each.draws))
@@ -185,7 +203,7 @@ def frame_measures(dataset: Dataset, split: str, predictor: Predictor) -> list[M
         frames = "frame" if horizon == 1 else f"{horizon} frames"
         what = (
             f"{best} futures after {seen} seen frames, mean over the next {frames} of"
-            f" {count(each.num_sequences, 'video')}{unit}"
+            f" {_videos(each.num_sequences, num_long)}{unit}"
         )
         curves = {best: each.best, average: each.average, copy: each.copy}
         others = {average: float(each.average.mean()), copy: float(each.copy.mean())}
@@ -194,3 +212,10 @@ def frame_measures(dataset: Dataset, split: str, predictor: Predictor) -> list[M
         value = float(each.best.mean())
         measures.append(Measure(name, value, what, others, "higher", by_step, errors))
     return measures
+
+
+def _videos(number: int, num_long: int) -> str:
+    """So many videos; and of how many that are long enough, where not all were taken."""
+    if number == num_long:
+        return count(number, "video")
+    return f"the first {number:,} of {count(num_long, 'video')} that are long enough"

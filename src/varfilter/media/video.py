@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from varfilter._files import ending_of
 from varfilter.data.dataset import Dataset
 from varfilter.media.base import AbstractMedium, Figure, Inspection, Source
 from varfilter.media.exhibits import Exhibit, Maker
@@ -126,8 +127,7 @@ class VideoMedium(AbstractMedium):
         low, high = black_and_white(dataset)
         values = xs if xs.dtype.kind == "f" else xs.astype(np.float32)
         frames = np.nan_to_num((values - low) / (high - low), nan=0.5)
-        # What is written has no ending of its own: it is renamed when it is whole.
-        write_film(path, frames, dataset.rate or FRAME_RATE, is_gif=".gif" in path.name.lower())
+        write_film(path, frames, dataset.rate or FRAME_RATE, is_gif=ending_of(path) == ".gif")
 
     def draw_dataset(self, page: Any, dataset: Dataset, shown: list[Any]) -> Figure:
         """Draw strips of frames at even distances."""

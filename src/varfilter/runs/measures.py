@@ -84,10 +84,10 @@ class RunPredictor:
         self, begin: int, horizon: int, num_samples: int, *, mean: bool = True
     ) -> Iterator[Futures]:
         """Draw so many futures after `begin` steps of each sequence that is long enough."""
-        for number, sequence in enumerate(self._sequences()):
-            if len(sequence.xs) < begin + horizon:
-                continue
-            rows_per_step = self.dataset.rows_per_step
+        rows_per_step = self.dataset.rows_per_step
+        # No more is read of each than is asked for: long ones leave room for many.
+        long_enough = self._sequences(first=(begin + horizon) * rows_per_step)
+        for number, sequence in enumerate(long_enough):
             seen = sequence.steps(0, begin, rows_per_step)
             after = sequence.steps(begin, begin + horizon, rows_per_step)
             belief = self.applied.last_belief(seen)
@@ -96,9 +96,9 @@ class RunPredictor:
                 jax.random.fold_in(self.applied.key, number),
                 us=after.us, num_samples=num_samples, observe=self.observe if mean else None,
             )  # fmt: skip
-            yield Futures(seen.xs, after.xs, np.asarray(drawn.samples))
+            yield Futures(seen.xs, after.xs, np.asarray(drawn.samples), sequence.name)
 
-    def _sequences(self) -> Iterator[NewSequence]:
+    def _sequences(self, *, first: int | None = None) -> Iterator[NewSequence]:
         per_step = max(1, self.dataset.num_elements)
         most = min(MOST_STEPS, max(64, MOST_NUMBERS // per_step)) * self.dataset.rows_per_step
-        yield from held_sequences(self.dataset, self.split, most)
+        yield from held_sequences(self.dataset, self.split, most, first=first)
