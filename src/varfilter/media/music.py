@@ -2,7 +2,7 @@
 
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -288,6 +288,26 @@ class MusicMedium(AbstractMedium):
             steps_per_beat=grid.steps_per_beat or 1,
             velocity=grid.loudness(len(xs)),
         )
+
+    def write_samples(
+        self,
+        path: Path,
+        dataset: Dataset,
+        sequences: Sequence[np.ndarray],
+        times: Sequence[np.ndarray | None],
+        names: Sequence[str | int | None],
+        schemas: Sequence[Any] = (),
+    ) -> list[Path]:
+        """MIDI files; one that begins in the midst of a piece has its accents where that has them.
+
+        What follows a piece that ends in mid-beat goes on there, and not with a new beat.
+        """
+        grids = [schema or dataset.schema for schema in schemas or [None] * len(sequences)]
+        for i, (grid, moments) in enumerate(zip(grids, times, strict=True)):
+            # Steps that are parts of a beat are counted; of others, the loudness is one number.
+            if grid is not None and grid.steps_per_beat is not None and moments is not None:
+                grids[i] = grid.since(int(moments[0]))
+        return super().write_samples(path, dataset, sequences, times, names, grids)
 
     def exhibits(
         self, dataset: Dataset, split: str, predictor: Predictor, make: Maker
