@@ -90,7 +90,14 @@ def test_the_best_of_several_futures_stands_beside_the_last_frame():
 
 @pytest.mark.parametrize(
     ("lengths", "frames"),
-    [([65] * 3, (10, 20)), ([24] * 3, (10, 14)), ([4, 5, 6], (2, 3)), ([1, 1, 1, 8], (4, 4)), ([1], (0, 0))],
+    [
+        ([65] * 3, (10, 20)),
+        ([24] * 3, (10, 14)),
+        ([4, 5, 6], (2, 3)),
+        # What has no future is not the middle of those that have.
+        ([1, 1, 1, 8], (4, 4)),
+        ([1], (0, 0)),
+    ],
 )
 def test_frames_that_are_seen_and_predicted(lengths, frames):
     assert first_frames(np.array(lengths)) == frames

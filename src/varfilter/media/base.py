@@ -126,6 +126,7 @@ class AbstractMedium(ABC):
     - `inputs` says what `varfilter filter` takes, and `ones` what people call elements that are 1.
     - `has_alarms`: the elements of a step are columns that mean something by themselves, so that
       the surprise of each is told, and which of them caused an alarm.
+    - `has_futures`: it is judged by the best of several futures, of which one can say how many.
     - `score_units`: in which units log scores are, in words.
     - `has_keys`: elements are pitches in order, so that a sequence can be moved to another key.
     - `has_quantiles`: rows tell quantiles of what is predicted; of values that are 0 or 1 alone,
@@ -146,6 +147,7 @@ class AbstractMedium(ABC):
     inputs: ClassVar[str] = "a .npy file of rows like those of the data"
     ones: ClassVar[str] = "ones"
     has_alarms: ClassVar[bool] = False
+    has_futures: ClassVar[bool] = False
     score_units: ClassVar[str] = "nats per step; lower is better"
     has_keys: ClassVar[bool] = False
     has_quantiles: ClassVar[bool] = True

@@ -110,7 +110,7 @@ def black_and_white(
 def first_frames(lengths: np.ndarray) -> tuple[int, int]:
     """How many frames are seen, and how many follow, so that half of the videos are long enough.
 
-    A video of a single frame, which nothing follows, does not count; (0, 0) where there is no other.
+    A video of a single frame, which nothing follows, does not count; (0, 0) where all are such.
     """
     lengths = np.asarray(lengths)
     lengths = lengths[lengths > 1]
@@ -143,8 +143,9 @@ def future_exhibits(dataset: Dataset, split: str, predictor: Predictor) -> list[
     if number == 1:
         del rows["another"]
     said = (
-        f"{found.name}, {split}, after its first {seen} frames: {', '.join(rows)}. Futures are means of"
-        " emissions, with z_t drawn; the best is the one that is nearest to what came, by PSNR."
+        f"{found.name}, {split}, after its first {seen} frames: {', '.join(rows)}. Futures are"
+        " means of emissions, with z_t drawn; the best is the one that is nearest to what came, by"
+        " PSNR."
     )
     film = np.concatenate(list(rows.values()), axis=-1)
     return [

@@ -58,6 +58,7 @@ class VideoMedium(AbstractMedium):
     num_steps = 16
     num_samples = 16
     num_particles = 8
+    has_futures = True
     inputs = "a video, a folder of images that are its frames, or a folder of videos"
     inspection = Inspection(num_sequences=3, num_steps=40, num_samples=24)
     caption = (
