@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import tyro
 
-from varfilter._text import count, pasteable, say, tell
-from varfilter.cli.exits import in_options, naming, refusals
+from varfilter._text import count, in_options, pasteable, say, tell
+from varfilter.cli.exits import naming, refusals
 from varfilter.cli.options import (
     Command,
     Format,

@@ -13,9 +13,8 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from varfilter._text import tell
+from varfilter._text import in_options, tell
 from varfilter.cli import usage
-from varfilter.cli.exits import in_options
 from varfilter.cli.usage import Option, Section
 
 

@@ -50,6 +50,10 @@ class Source:
         named = {field.name: getattr(self, field.name) for field in fields(self)[2:]}
         return {name: value for name, value in named.items() if value is not None}
 
+    def flags(self) -> dict[str, str]:
+        """The options of `varfilter train` by the names that a reader's notes call them."""
+        return {each.name: f"--data.{each.name.replace('_', '-')}" for each in fields(self)}
+
 
 class NewSequence(NamedTuple):
     """A sequence to be filtered: rows in the user's units, observations in the model's, times.

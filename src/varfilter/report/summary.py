@@ -9,7 +9,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from varfilter._text import count
+from varfilter._text import count, in_options
 from varfilter.data.dataset import Dataset
 from varfilter.experiments.experiment import as_json
 from varfilter.filters import AbstractFilter
@@ -230,7 +230,7 @@ def _facts(run: Run, dataset: Dataset) -> dict[str, Any]:
         "folder": str(run.folder),
         "data": {k: record["data"][k] for k in ("name", "sha256", "sequences", "rows")},
         "observation_shape": list(dataset.observation_shape),
-        "notes": record["notes"],
+        "notes": [in_options(note, mine.data.flags()) for note in record["notes"]],
         "seed": mine.seed,
         "begun": record["begun"],
         "varfilter": record["varfilter"],
