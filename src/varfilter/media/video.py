@@ -1,6 +1,7 @@
 """Video: square frames, grey or in colour, from video files or folders of images."""
 
 import math
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,7 +92,8 @@ class VideoMedium(AbstractMedium):
         has_channels = len(shape) == 3
         crop, frame_rate = (getattr(source, name, None) for name in ("crop", "frame_rate"))
         form = FrameForm(shape[-1], has_channels and shape[0] == 3, bool(crop), frame_rate)
-        for name, frames in read_videos(path, form):
+        for name, (frames, own_rate) in read_videos(path, form):
+            _warn_of_rate(name, own_rate, frame_rate or dataset.rate)
             frames = frames if has_channels else frames[:, 0]
             yield name, (frames >= 128).astype(np.uint8) if dataset.is_binary else frames
 
@@ -154,3 +156,16 @@ class VideoMedium(AbstractMedium):
         plain(below, grid=True)
         surprise(below, sequence, [])
         return figure
+
+
+def _warn_of_rate(name: str, own: float | None, known: float | int | None) -> None:
+    """Say that the frames of a new video come faster or slower than those that were learned."""
+    # 29.97 frames a second are as good as 30.
+    if own is None or known is None or abs(own / known - 1.0) < 0.01:
+        return
+    slower = "slower" if own > known else "faster"
+    warnings.warn(
+        f"{name} has {own:.4g} frames a second, and the videos of the run have {known:.4g}: every"
+        f" frame is a step, so that the same motion is {slower} for the model.",
+        stacklevel=3,
+    )
