@@ -13,7 +13,7 @@ from PIL import Image
 from tiny_runs import sentences, videos
 from varfilter import _saved
 from varfilter.data import Dataset, Ragged, write_wav
-from varfilter.media import load, medium_named, source_of, write_samples
+from varfilter.media import load, medium_named, new_sequences, source_of, write_samples
 from varfilter.media.films import (
     first_frames,
     frame_measures,
@@ -193,6 +193,15 @@ def test_a_run_reads_its_sound_at_the_rate_it_began_with(tmp_path):
     with pytest.warns(UserWarning, match=r"resampled from 16,000 to 8,000 Hz, the rate of the run"):
         ((name, rows),) = SOUND.recordings(dataset, source, tmp_path / "new.wav")
     assert (name, len(rows)) == ("new", 450)
+
+
+def test_what_is_too_loud_for_16_bits_is_clipped_and_does_not_wrap_round(tmp_path):
+    soundfile = pytest.importorskip("soundfile")
+    loud = np.array([0.5, 3.0, -3.0, -0.5] * 100)
+    soundfile.write(tmp_path / "loud.wav", loud, 16000, subtype="FLOAT")
+    with pytest.warns(UserWarning, match="loud: 200 of 400 samples were louder than 16 bits hold"):
+        (new,) = new_sequences(sentences(), source_of("timit-sample"), tmp_path / "loud.wav")
+    np.testing.assert_array_equal(new.rows[:4], [16384, 32767, -32768, -16384])
 
 
 def test_arrays_are_saved_whatever_their_strides(tmp_path):
