@@ -198,7 +198,9 @@ def decode_video(
             options={"max_pixels": str(MOST_PIXELS)},
         ) as container:
             if not container.streams.video:
-                raise ValueError(f"{name} holds no video: it has no video stream.")
+                raise ValueError(
+                    f"{name} holds no video: it has no video stream. Give another, or remove it."
+                )
             stream = container.streams.video[0]
             if stream.codec_context is None:
                 raise ValueError(f"{name} cannot be decoded: nobody here knows how it is coded.")
@@ -352,7 +354,9 @@ def _image(file: Path, color: bool) -> np.ndarray:
         if str(error).startswith(str(file)):
             raise
         reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
-        raise ValueError(f"{file} cannot be read as an image ({reason}).") from None
+        raise ValueError(
+            f"{file} cannot be read as an image ({reason}). Copy it again, or remove it."
+        ) from None
     return np.stack([grey] * 3, -1) if color else grey
 
 
