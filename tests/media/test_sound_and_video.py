@@ -158,6 +158,19 @@ def test_films_repeat_and_keep_their_pixels(tmp_path):
     assert np.abs(middles - dataset.train[0][:, 0]).mean() < 6
 
 
+@pytest.mark.parametrize(("name", "rate", "shown"), [("a.gif", 1 / 3600, 1 / 600),
+                                                    ("a.gif", 120.0, 50.0),
+                                                    ("a.mp4", 1 / 3600, 1 / 600)])  # fmt: skip
+def test_a_rate_that_films_cannot_have_is_said(name, rate, shown, tmp_path):
+    """Frames an hour apart ended in an error of Pillow's, and in a film of another rate."""
+    frames = np.random.default_rng(0).random((3, 16, 16))
+    with pytest.warns(UserWarning, match=f"has {shown:.4g} frames a second, which is the nearest"):
+        write_film(tmp_path / name, frames, rate, is_gif=name == "a.gif")
+    with av.open(str(tmp_path / name)) as container:
+        first, second, *_ = (frame.time for frame in container.decode(container.streams.video[0]))
+    assert second - first == pytest.approx(1 / shown, rel=1e-3)
+
+
 @pytest.mark.parametrize(("name", "start"), [("x.gif.mp4", b"ftyp"), ("x.mp4.gif", b"GIF8")])
 def test_the_last_ending_says_what_a_film_is(name, start, tmp_path):
     dataset = videos()

@@ -22,6 +22,9 @@ from varfilter.media.measures import Measure, Predictor
 
 # Frames in a second where the data do not say.
 FRAME_RATE = 10.0
+# Frames a second that a film can have: a GIF counts hundredths of a second, and viewers slow down
+# what lasts less than two of them; of time lapse, whose frames are hours apart, it has no room.
+SLOWEST, FASTEST_GIF, FASTEST = 1 / 600, 50.0, 1000.0
 # Frames of the data that say what is black and what is white.
 NUM_SAMPLED = 200
 # As in papers on video prediction: so many frames are seen, and so many predicted; of how many
@@ -38,21 +41,28 @@ def write_film(
 ) -> None:
     """Write frames (time, height, width) or (time, 1 or 3, height, width), black 0 and white 1.
 
-    Pixels are whole, and enlarged to at least 128 a side.
+    Pixels are whole, and enlarged to at least 128 a side. A rate that films cannot have is brought
+    to the nearest, with a warning.
     """
+    shown = float(np.clip(rate, SLOWEST, FASTEST_GIF if is_gif else FASTEST))
+    if shown != rate:
+        warnings.warn(
+            f"The film has {shown:.4g} frames a second, which is the nearest that"
+            f" {'.gif' if is_gif else '.mp4'} has to the {rate:.4g} of the data.",
+            stacklevel=2,
+        )
     levels = np.clip(np.rint(255.0 * frames), 0, 255).astype(np.uint8)
     if levels.ndim == 4:
         levels = levels[:, 0] if levels.shape[1] == 1 else np.moveaxis(levels, 1, -1)
     times = -(-FEWEST_PIXELS // min(levels.shape[1:3]))
     levels = levels.repeat(times, axis=1).repeat(times, axis=2)
-    (_write_gif if is_gif else _write_mp4)(path, levels, rate)
+    (_write_gif if is_gif else _write_mp4)(path, levels, shown)
 
 
 def _write_gif(path: Path | io.BytesIO, levels: np.ndarray, rate: float | int) -> None:
     images: Any = require_library("PIL.Image", extra="video")
     first, *rest = (images.fromarray(frame) for frame in levels)
-    # The format counts hundredths of a second, and viewers slow down what lasts less than two.
-    milliseconds = 10 * max(2, round(100 / rate))
+    milliseconds = 10 * round(100 / rate)
     first.save(path, format="GIF", save_all=True, append_images=rest, duration=milliseconds, loop=0)
 
 
@@ -63,7 +73,7 @@ def _write_mp4(path: Path | io.BytesIO, levels: np.ndarray, rate: float | int) -
     even = levels[:, : levels.shape[1] // 2 * 2, : levels.shape[2] // 2 * 2]
     colours = even if even.ndim == 4 else np.stack([even] * 3, -1)
     with av.open(str(path) if isinstance(path, Path) else path, "w", format="mp4") as container:
-        stream = container.add_stream("h264", rate=Fraction(rate).limit_denominator(1000))
+        stream = container.add_stream("h264", rate=Fraction(rate).limit_denominator(1001))
         stream.height, stream.width = colours.shape[1:3]
         stream.pix_fmt = "yuv420p"
         stream.options = {"crf": "12"}
