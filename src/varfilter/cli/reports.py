@@ -36,7 +36,8 @@ class Evaluate(Command):
 
     The first step of a sequence is conditioned on, and not scored. Prints the free energy (or
     minus another bound) in nats per step by every average that is in use, beside the paper's
-    number where there is one, and keeps all of it in RUN/evaluation-SPLIT.json.
+    number where there is one, and keeps all of it in RUN/evaluation-SPLIT.json. What is asked
+    otherwise than by default is in the name of the file (evaluation-test-iterations-5.json).
 
     Below the free energy stands minus the particle bound (fivo), of the filter with many
     trajectories that `varfilter filter` applies; it is nearer to -log p(x), and takes longer.
@@ -68,7 +69,7 @@ class Evaluate(Command):
     sound, 16 for music, 8 for video), and 1 leaves that out."""
 
     num_iterations: Annotated[int | None, named("K")] = None
-    """AVF: another number of inference iterations than in training."""
+    """AVF: another number of inference iterations than in training, of all that is scored."""
 
     horizon: Horizon = None
     """Tables: steps ahead that are scored by column, beside one step ahead (10)."""
