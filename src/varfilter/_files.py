@@ -60,6 +60,15 @@ def replacing(path: Path) -> Iterator[Path]:
         os.close(descriptor)
 
 
+def ending_of(path: Path) -> str:
+    """The ending of a file, in small letters; of one that is being written, that of the new file.
+
+    The name that `replacing` gives has another ending of its own.
+    """
+    found = PARTIAL.fullmatch(path.name)
+    return Path(found["name"] if found else path.name).suffix.lower()
+
+
 @contextmanager
 def written(path: Path) -> Iterator[Callable[[bytes], None]]:
     """A function that adds bytes to the new file of `replacing`.

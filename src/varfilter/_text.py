@@ -1,10 +1,19 @@
 """Text for people: what can be shown on a terminal, what can be pasted there, and lines for it."""
 
+import ast
+import re
 import shlex
 import sys
 import unicodedata
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+# A name in backticks, with what may stand behind it there: `step`, `kinds={'a': 'count'}`. Columns
+# of the user's stand in backticks too, behind that word.
+_ARGUMENT = re.compile(r"(?<!olumn )`([A-Za-z_][A-Za-z_.]*)((?:=|\[)[^`]*)?`(?: (?:is )?(?='))?")
+# Arguments that say which data are read: what follows them, in quotes, says it better.
+_PLACES = frozenset({"source", "path", "folder"})
 
 
 def printable(text: str) -> str:
@@ -47,3 +56,36 @@ def _is_space(character: str) -> bool:
 
 def _escaped(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
+
+
+def in_options(message: str, options: Mapping[str, str]) -> str:
+    """The message of an error with the options that users type instead of Python's arguments.
+
+    `sequence` becomes `--data.sequence`, and `kinds={'a': 'count'}` becomes `--kinds a=count`.
+    """
+
+    def option(found: re.Match[str]) -> str:
+        name, value = found[1], found[2] or ""
+        after = found[0][found[0].rindex("`") + 1 :]
+        if name not in options:
+            return found[0]
+        if name in _PLACES and after and not options[name].startswith("-"):
+            return ""
+        return f"`{options[name]}{_as_word(value)}`{after}"
+
+    return _ARGUMENT.sub(option, message)
+
+
+def _as_word(value: str) -> str:
+    """A value as Python writes it behind an argument, as it is typed behind an option."""
+    if value in ("", "=True"):
+        return ""
+    if value == "=False":
+        return " none"
+    try:
+        found = ast.literal_eval(value[1:] if value.startswith("=") else value)
+    except (ValueError, SyntaxError):
+        return f" {value.strip('=[]')}"
+    if isinstance(found, dict):
+        return "".join(f" {key}={each}" for key, each in found.items())
+    return " " + " ".join(map(str, found if isinstance(found, list | tuple) else [found]))

@@ -135,6 +135,23 @@ def test_a_piece_goes_on_and_where_is_said(place, tmp_path):
     np.testing.assert_array_equal(read_midi(out, steps_per_beat=1), whole[6:])
 
 
+def test_which_piece_a_numbered_file_goes_on_from_is_said(place, tmp_path):
+    (tmp_path / "songs").mkdir()
+    still = tmp_path / "songs" / "still.mid"
+    write_midi(np.zeros((1, 88)), still, seconds_per_step=0.5)
+    shutil.copyfile(place / "new.mid", tmp_path / "songs" / "moving.mid")
+    # A beat that lasts no time at all has no place in a file: the tempo is the usual one.
+    file = mido.MidiFile(still)
+    file.tracks[0][0].tempo = 0
+    file.save(still)
+    out = tmp_path / "a.mid"
+    words = ("--num-steps", 2, "--num-sequences", 2, "--num-particles", 2, "--out", out)
+    said = succeed("sample", place / "music", "--start", tmp_path / "songs", *words).err
+    assert f"{tmp_path / 'a-2.mid'}: moving 2\n" in said
+    assert f"{tmp_path / 'a-3.mid'}: still 1\n" in said
+    assert "still: the first step (0.5 s) is as given, the 2 after it made up." in said
+
+
 def test_what_is_written_of_a_song_has_its_tempo_and_loudness(place, tmp_path):
     out, song = tmp_path / "a.mid", place / "new.mid"
     for words, num_steps in (
@@ -165,6 +182,16 @@ def test_what_is_written_of_a_song_has_its_tempo_and_loudness(place, tmp_path):
         (("forecast", "sound", "new.wav", "--horizon", "2", "--out", "a.mid"), ".wav, .jsonl"),
         (("sample", "music", "--out", "a.csv"), ".mid"),
         (("sample", "music", "--only-new"), "--start"),
+        (("sample", "music", "--num-particles", "3"), "`--num-particles` is for what goes on from"),
+        # Options of tables, and of lines, where there are none.
+        (("filter", "music", "new.mid", "--alarm-rate", "0.1"), "`--alarm-rate` is for tables"),
+        (("filter", "music", "new.mid", "--fill-gaps"), "`--fill-gaps` is for tables"),
+        (("filter", "music", "new.mid", "--stop-on-bad-line"), "give - for INPUT"),
+        (
+            ("forecast", "music", "new.mid", "--horizon", "2", "--longest-gap", "3"),
+            "`--longest-gap` is for lines on standard input, and `INPUT` is 'new.mid'",
+        ),
+        (("filter", "music", "-", "--out", "a.mid"), "cannot be read from lines"),
         (("sample", "music", "--temperature", "0"), "`--temperature` must be a number above 0"),
         (("sample", "music", "--temperature", "nan"), "`--temperature` must be a number above 0"),
         (("sample", "music", "--start", "no.mid"), "`--start` is 'no.mid'"),

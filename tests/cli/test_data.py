@@ -257,7 +257,7 @@ def test_options_of_tables_and_music_at_the_prompt(own):
     assert "`steps_per_beat` chooses another" in report("songs")["notes"][0]
     assert "; `--steps-per-beat` chooses another." in command("data", "check", own["songs"]).out
     code, _, err = command("data", "check", own["songs"], "--columns", "a")
-    assert (code, "no option 'columns'" in err) == (2, True)
+    assert (code, "no option --columns" in err) == (2, True)
     code, _, err = command("data", "check", own["readings.csv"], "--kinds", "warm")
     assert (code, "COLUMN=count" in err) == (2, True)
 
@@ -415,7 +415,7 @@ def test_bad_sources_are_refused(own, tmp_path):
         (tmp_path,): ["no music, sound, video or image files", "it is empty"],
         (own["folder"],): ["4 music files", "4 sound files", "`midi_folder` or `audio_folder`"],
         (own["sounds"] / "0.wav",): ["single sound file", "`audio_folder`"],
-        (own["songs"], "--size", 3): ["is music", "'size'", "--steps-per-beat"],
+        (own["songs"], "--size", 3): ["is music", "no option --size", "--steps-per-beat"],
         (own["readings.csv"], "--time", "whn"): ["`--time` names", "whn"],
         (own["readings.csv"], "--at", "x"): ["`--at`"],
     }

@@ -13,8 +13,9 @@ from varfilter.data.dataset import Dataset, Family
 from varfilter.data.ragged import Ragged
 from varfilter.experiments import Baseline
 from varfilter.media import load
+from varfilter.runs.measures import measure_run
 from varfilter.runs.run import Run, Trained
-from varfilter.runs.scores import _in_density_units, score_particles, score_run
+from varfilter.runs.scores import _in_density_units, name_of, score_particles, score_run
 from varfilter.training.evaluation import Evaluation
 
 pytestmark = pytest.mark.usefixtures("as_users_run_it")
@@ -75,6 +76,13 @@ def test_evaluate(run):
     assert code == 0
     assert "particles" not in out.replace("particles-1", "")
     assert err == ""
+    scored = Run.load(run)
+    assert name_of(scores, scored, num_futures=10) == "evaluation-test.json"  # as they are
+    assert name_of(scores, scored, num_futures=100) == "evaluation-test-futures-100.json"
+    # The measures are of as many iterations as the scores above them.
+    options = {"split": "valid", "seed": 3, "num_particles": 2}
+    assert twice["measures"] == measure_run(scored, num_iterations=2, **options)
+    assert twice["measures"] != measure_run(scored, **options)
     alone = json.loads((run / "evaluation-test-particles-1.json").read_text())
     assert alone["particle_bound"] is None
     differing = {"command", "particle_bound", "measures"}  # which are of the filter that is applied
@@ -125,6 +133,14 @@ def test_scores_that_there_cannot_be(run, tmp_path):
     code, _, err = command("evaluate", run, "--num-iterations", 0)
     assert code == 2
     assert "`--num-iterations`" in err
+    # What the medium or the method of the run has no use for.
+    for option, words in (("--num-futures", "on music"), ("--horizon", "on music")):
+        code, _, err = command("evaluate", run, option, 3)
+        assert code == 2
+        assert f"`{option}` is 3" in err
+        assert words in err
+        code, _, err = command("report", run, option, 3)
+        assert (code, f"`{option}` is 3" in err) == (2, True)
     code, _, err = command("evaluate", run, "--split", "tset")
     assert code == 2
     assert "tset" in err

@@ -12,8 +12,7 @@ import pytest
 from commands import PROGRAM, command, refuse, succeed
 from servers import raw_server
 from songs import LAST
-from varfilter._text import count, pasteable, printable
-from varfilter.cli.exits import in_options
+from varfilter._text import count, in_options, pasteable, printable
 from varfilter.cli.options import meant_by, overridden
 from varfilter.cli.overview import overview
 from varfilter.media import load

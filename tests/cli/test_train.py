@@ -450,7 +450,7 @@ def test_the_time_left_of_a_run_that_goes_on_is_of_what_it_has_to_do(clock):
         (["srnn-jsb-avf", "--model.latent-size", "0"], ["`--model.latent-size`", "got 0"]),
         (
             ["srnn-jsb-avf", "--data.sequence", "pump"],
-            ["'jsb' is music", "'sequence'", "--data.steps-per-beat"],
+            ["'jsb' is music", "no option --data.sequence", "--data.steps-per-beat"],
         ),
         (["srnn-jsb-avf", "--data.source", "timit"], ["--data.source"]),
     ],

@@ -3,7 +3,9 @@
 import io
 import os
 import shutil
+import warnings
 import weakref
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 
@@ -18,10 +20,12 @@ from varfilter.data.video import (
     FrameForm,
     decode_video,
     read_video,
+    read_videos,
     resize,
     stretched,
     video_folder,
 )
+from varfilter.media import load, new_sequences, source_of
 from videos import noise, write_video
 
 
@@ -256,6 +260,50 @@ def test_frames_are_not_made_up(tmp_path):
     for bad in (0, -1.0, float("nan")):
         call = partial(read_video, tmp_path / "x.avi", 8, frame_rate=bad)
         refuses(call, ValueError, "`frame_rate` must be positive")
+
+
+def test_a_slow_video_does_not_end_the_reading_of_a_folder(tmp_path):
+    for number, rate in enumerate((30, 30, 10, 30)):
+        write_video(tmp_path / "all" / f"{number}.avi", noise(9, seed=number), rate=rate)
+    found = video_folder(tmp_path / "all", 8, frame_rate=15)
+    lengths = np.concatenate([part.lengths for part in (found.train, found.valid, found.test)])
+    assert sorted(lengths) == [5, 5, 5, 9]
+    assert found.rate is None
+    assert any("1 of 4 videos was slower than the 15 frames" in note for note in found.notes)
+    # A rate that none of them has is a mistake.
+    words = ["`frame_rate` is 60", "30 frames a second at most", "Give at most 30"]
+    refuses(lambda: video_folder(tmp_path / "all", 8, frame_rate=60), ValueError, *words)
+
+
+def test_a_new_video_that_is_slower_or_faster_than_those_of_the_run_is_said(tmp_path):
+    for number in range(3):
+        write_video(tmp_path / "all" / f"{number}.avi", noise(9, seed=number), rate=20)
+    write_video(tmp_path / "slow.avi", noise(9), rate=10)
+    source = source_of(tmp_path / "all")
+    for given, rate, speed in ((None, 20, "faster"), (15.0, 15, "faster"), (5.0, 5, None)):
+        asked = replace(source, size=8, frame_rate=given)
+        dataset = load(asked)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            (new,) = new_sequences(dataset, asked, tmp_path / "slow.avi")
+        assert len(new.xs) == (9 if speed else 5)
+        assert [f"the run have {rate}" in str(each.message) for each in said] == [True] * bool(
+            speed
+        )
+        assert all(f"is {speed} for the model" in str(each.message) for each in said)
+
+
+def test_a_folder_has_its_own_name_wherever_one_stands(tmp_path, monkeypatch):
+    """In the folder itself its name was empty, and so was that of its sequences."""
+    for number in range(3):
+        write_video(tmp_path / "clips" / f"{number}.avi", noise(3, seed=number))
+    monkeypatch.chdir(tmp_path / "clips")
+    assert video_folder(".", 8).name == "clips"
+    (tmp_path / "frames").mkdir()
+    for number in range(3):
+        Image.fromarray(noise(1)[0]).save(tmp_path / "frames" / f"{number}.png")
+    monkeypatch.chdir(tmp_path / "frames")
+    assert [name for name, _ in read_videos(".", FrameForm(8))] == ["frames"]
 
 
 def test_a_folder_in_colour_cropped_and_thinned(tmp_path):

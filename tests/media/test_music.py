@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tiny_runs import chorales
-from varfilter.data import NoteGrid, midi_folder, read_midi, write_midi
+from varfilter.data import NoteGrid, Ragged, midi_folder, read_midi, write_midi
 from varfilter.media import MEDIA, Measure, load, write_samples
 from varfilter.media.measures import Futures, OneStep
 from varfilter.media.music import MusicSource
@@ -76,6 +76,20 @@ def test_the_measures_of_music_are_what_they_say():
     assert wild["frame accuracy"].value == pytest.approx(now.mean())
 
 
+def test_notes_are_made_up_of_songs_however_short():
+    """Those of less than 33 steps were left out, and of short songs alone nothing was said."""
+    whole, asked = chorales(), []
+    short = replace(whole, test=Ragged.of([whole.test[0][:1], whole.test[1][:5]]))
+
+    class Heard(Oracle):
+        def futures(self, begin, horizon, num_samples, *, mean=True):
+            asked.append(horizon)
+            return super().futures(begin, horizon, num_samples, mean=mean)
+
+    names = [each.name for each in MUSIC.measures(short, "test", Heard(1.0, 0.0), {})]
+    assert (names[-1], asked) == ("notes a step, made up", [4])
+
+
 def test_midi_has_the_grid_the_tempo_and_the_loudness_of_the_data(tmp_path):
     made = replace(chorales(), schema=NoteGrid(2, None, "onset", 0.8, (99, 61)))
     roll = made.train[0]
@@ -91,6 +105,27 @@ def test_midi_has_the_grid_the_tempo_and_the_loudness_of_the_data(tmp_path):
     assert struck == {(0.0, 99), (1.0, 61)}
     assert MUSIC.seconds_per_step(made) == 0.4
     assert MUSIC.seconds_per_step(chorales()) == 0.5
+
+
+def test_what_goes_on_from_the_midst_of_a_beat_keeps_its_accents(tmp_path):
+    """A forecast that began on the second half of a beat was as loud there as on the beat."""
+    dataset = replace(chorales(), schema=NoteGrid(2, None, "onset", 0.8, (99, 61)))
+    roll = np.zeros((4, 88), np.uint8)
+    roll[range(4), [30, 31, 32, 33]] = 1
+    for first, own, expected in (
+        (0, None, [99, 61, 99, 61]),
+        (5, None, [61, 99, 61, 99]),
+        (5, NoteGrid(2, None, "onset", 0.8, (40, 20)), [20, 40, 20, 40]),
+        (3, NoteGrid(3, None, "onset", 0.8, (40, 20, 10)), [40, 20, 10, 40]),
+    ):
+        times = [np.arange(first, first + 4)]
+        (path,) = write_samples(tmp_path / "a.mid", dataset, [roll], times, None, [own])
+        track = mido.MidiFile(str(path)).tracks[0]
+        loud = [each.velocity for each in track if each.type == "note_on"]
+        assert loud == expected
+    # Steps that are parts of a second have no beats.
+    seconds = replace(dataset, rate=4.0, schema=NoteGrid(None, 0.25, velocities=(70,)))
+    write_samples(tmp_path / "b.mid", seconds, [roll], [np.array([0.5, 0.75, 1.0, 1.25])])
 
 
 def test_a_run_reads_its_data_and_others_on_the_grid_that_was_chosen(tmp_path):

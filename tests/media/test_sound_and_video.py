@@ -12,12 +12,19 @@ from PIL import Image
 
 from tiny_runs import sentences, videos
 from varfilter import _saved
-from varfilter.data import Dataset, write_wav
-from varfilter.media import load, medium_named, source_of
-from varfilter.media.films import first_frames, frame_measures, made_up_exhibit, write_film
+from varfilter.data import Dataset, Ragged, write_wav
+from varfilter.media import load, medium_named, new_sequences, source_of, write_samples
+from varfilter.media.films import (
+    first_frames,
+    frame_measures,
+    future_exhibits,
+    made_up_exhibit,
+    write_film,
+)
 from varfilter.media.measures import Futures
 from varfilter.media.sound import RATE_BEFORE
 from varfilter.plots.spectra import flatness, loudest_part
+from varfilter.runs.alarms import held_sequences
 
 SOUND, VIDEO = medium_named("sound"), medium_named("video")
 
@@ -40,7 +47,8 @@ class Copies:
             came = xs[begin : begin + horizon]
             draws = came + 0.2 * rng.normal(size=(num_samples, *came.shape))
             draws[-1] = came
-            yield Futures(xs[:begin], came, draws)
+            if len(came) == horizon:
+                yield Futures(xs[:begin], came, draws)
 
 
 def test_bits_are_nats_in_other_units():
@@ -82,10 +90,37 @@ def test_the_best_of_several_futures_stands_beside_the_last_frame():
 
 @pytest.mark.parametrize(
     ("lengths", "frames"),
-    [([65] * 3, (10, 20)), ([24] * 3, (10, 14)), ([4, 5, 6], (2, 3)), ([1], (0, 1))],
+    [
+        ([65] * 3, (10, 20)),
+        ([24] * 3, (10, 14)),
+        ([4, 5, 6], (2, 3)),
+        # What has no future is not the middle of those that have.
+        ([1, 1, 1, 8], (4, 4)),
+        ([1], (0, 0)),
+    ],
 )
 def test_frames_that_are_seen_and_predicted(lengths, frames):
     assert first_frames(np.array(lengths)) == frames
+
+
+def test_videos_without_a_future_are_said_and_end_nothing():
+    """Before, a page on such videos ended in a `StopIteration`."""
+    whole = videos()
+    short = dataclasses.replace(whole, test=Ragged.of([video[:1] for video in whole.test]))
+    with pytest.warns(UserWarning, match="none of the 4 videos of the test part has two frames"):
+        assert frame_measures(short, "test", Copies(short)) == []
+    assert future_exhibits(short, "test", Copies(short)) == []
+
+
+def test_as_many_videos_are_predicted_as_there_is_room_for_however_long_they_are():
+    """Of long videos, the first used to take all the room there is; short ones took some too."""
+    frames = list(videos().test)
+    mixed = [frames[0][:1], np.concatenate([frames[1]] * 4), frames[2], frames[3]]
+    dataset = dataclasses.replace(videos(), test=Ragged.of(mixed))
+    found = list(held_sequences(dataset, "test", 64, first=24))
+    assert [each.name for each in found] == ["sequence 1", "sequence 2"]
+    np.testing.assert_array_equal(found[0].rows, frames[1])
+    np.testing.assert_array_equal(found[1].xs, dataset.observations(frames[2]))
 
 
 def test_a_page_plays_what_the_model_makes_up():
@@ -123,6 +158,27 @@ def test_films_repeat_and_keep_their_pixels(tmp_path):
     assert np.abs(middles - dataset.train[0][:, 0]).mean() < 6
 
 
+@pytest.mark.parametrize(("name", "rate", "shown"), [("a.gif", 1 / 3600, 1 / 600),
+                                                    ("a.gif", 120.0, 50.0),
+                                                    ("a.mp4", 1 / 3600, 1 / 600)])  # fmt: skip
+def test_a_rate_that_films_cannot_have_is_said(name, rate, shown, tmp_path):
+    """Frames an hour apart ended in an error of Pillow's, and in a film of another rate."""
+    frames = np.random.default_rng(0).random((3, 16, 16))
+    with pytest.warns(UserWarning, match=f"has {shown:.4g} frames a second, which is the nearest"):
+        write_film(tmp_path / name, frames, rate, is_gif=name == "a.gif")
+    with av.open(str(tmp_path / name)) as container:
+        first, second, *_ = (frame.time for frame in container.decode(container.streams.video[0]))
+    assert second - first == pytest.approx(1 / shown, rel=1e-3)
+
+
+@pytest.mark.parametrize(("name", "start"), [("x.gif.mp4", b"ftyp"), ("x.mp4.gif", b"GIF8")])
+def test_the_last_ending_says_what_a_film_is(name, start, tmp_path):
+    dataset = videos()
+    xs = dataset.observations(dataset.train[0])
+    (path,) = write_samples(tmp_path / name, dataset, [xs])
+    assert start in path.read_bytes()[:12]
+
+
 def test_flatness_tells_noise_from_tones():
     rng, times = np.random.default_rng(0), np.arange(16000) / 16000
     tone = np.sin(2 * np.pi * 440 * times)
@@ -150,6 +206,15 @@ def test_a_run_reads_its_sound_at_the_rate_it_began_with(tmp_path):
     with pytest.warns(UserWarning, match=r"resampled from 16,000 to 8,000 Hz, the rate of the run"):
         ((name, rows),) = SOUND.recordings(dataset, source, tmp_path / "new.wav")
     assert (name, len(rows)) == ("new", 450)
+
+
+def test_what_is_too_loud_for_16_bits_is_clipped_and_does_not_wrap_round(tmp_path):
+    soundfile = pytest.importorskip("soundfile")
+    loud = np.array([0.5, 3.0, -3.0, -0.5] * 100)
+    soundfile.write(tmp_path / "loud.wav", loud, 16000, subtype="FLOAT")
+    with pytest.warns(UserWarning, match="loud: 200 of 400 samples were louder than 16 bits hold"):
+        (new,) = new_sequences(sentences(), source_of("timit-sample"), tmp_path / "loud.wav")
+    np.testing.assert_array_equal(new.rows[:4], [16384, 32767, -32768, -16384])
 
 
 def test_arrays_are_saved_whatever_their_strides(tmp_path):

@@ -24,10 +24,13 @@ from varfilter.experiments import (
     FilterChoice,
     Schedule,
     SRNNSizes,
+    TableSizes,
     VRNNSizes,
+    own_experiment,
 )
 from varfilter.filtering import start
 from varfilter.filters import ParticleFilter, VariationalFilter
+from varfilter.media import load, source_of
 from varfilter.media.music import MusicSource
 from varfilter.media.sound import SoundSource
 from varfilter.media.table import TableSource
@@ -44,7 +47,7 @@ from varfilter.runs import (
     sample_run,
     train_run,
 )
-from varfilter.runs.applied import applied_filter
+from varfilter.runs.filters import applied_filter
 
 SMALL = SRNNSizes(
     latent_size=2, recurrent_size=4, prior_size=4, decoder_size=4, num_decoder_layers=1
@@ -461,6 +464,27 @@ def test_sampled_tables_are_read_back(world, varfilter, tmp_path):
         np.reshape(values, (2, 5, 2)), run.template.scaling.restore(xs), rtol=1e-5
     )
     assert not np.array_equal(xs[0], xs[1])
+
+
+def test_what_goes_on_from_a_table_of_one_sequence_needs_no_name(varfilter, tmp_path):
+    """It was called 0, in a column that the table does not have, and in what was said."""
+    rng = np.random.default_rng(0)
+    lines = "\n".join(f"{value:.3f}" for value in rng.normal(size=80))
+    (tmp_path / "heat.csv").write_text(f"heat\n{lines}\n")
+    source = source_of(tmp_path / "heat.csv")
+    sizes = TableSizes(latent_size=2, hidden_size=3)
+    run = Run.begin(tmp_path / "run", replace(own_experiment(source), model=sizes), load(source))
+    built = run.experiment.build(run.dataset)
+    run.keep_best(Trained(built.model, built.filter, 1, None))
+    out = tmp_path / "on.csv"
+    words = ("sample", run.folder, "--start", tmp_path / "heat.csv", "--num-steps", 2)
+    words += ("--num-particles", 2, "--only-new", "--out", out)
+    code, _, err = varfilter(*map(str, words))
+    assert (code, out.read_text().splitlines()[0]) == (0, "time,heat")
+    assert "heat: 2 steps that would follow its 80." in err
+    assert varfilter(*map(str, words), "--num-sequences", "2")[0] == 0
+    _, *rows = out.read_text().splitlines()
+    assert [row.split(",")[0] for row in rows] == ["1", "1", "2", "2"]
 
 
 # Other media: a step or two each, with parameters as they were drawn.

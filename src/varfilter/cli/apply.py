@@ -5,12 +5,12 @@ import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import tyro
 
-from varfilter._text import count, pasteable, say, tell
-from varfilter.cli.exits import in_options, naming, refusals
+from varfilter._text import count, in_options, pasteable, say, tell
+from varfilter.cli.exits import naming, refusals
 from varfilter.cli.options import (
     Command,
     Format,
@@ -30,6 +30,11 @@ SMALLER = "Give a smaller --num-particles or --num-samples."
 
 class AppliedCommand(Command):
     """A command that applies a run to data."""
+
+    def given(self, *names: str) -> list[str]:
+        """Those of these options that are not as they are by default."""
+        usual = {field.name: field.default for field in fields(cast(Any, self))}
+        return [name for name in names if getattr(self, name) != usual[name]]
 
     def flags(self) -> dict[str, str]:
         """The options, and what the readers of new data call their place."""
@@ -120,6 +125,9 @@ class Filter(AppliedCommand):
                 "num_samples": self.num_samples,
             }
             _require_quantiles(self, run)
+            _require_lines(self, run, target)
+            # To ask for no alarms means the same everywhere.
+            _require_columns(self, run, "fill_gaps", *(["alarm_rate"] if self.alarm_rate else []))
             if target.is_recording:
                 _require_rows(self, "latents", "levels", "fill_gaps", "alarm_rate")
                 target.write_recordings(run, expected_steps(run, self.input, **options))
@@ -219,6 +227,7 @@ class Forecast(AppliedCommand):
                 "num_samples": self.num_samples,
             }
             _require_quantiles(self, run)
+            _require_lines(self, run, target)
             if target.is_recording:
                 _require_rows(self, "levels")
                 found = expected_ahead(run, self.input, self.horizon, inputs=self.inputs, **options)
@@ -332,19 +341,39 @@ def _opened(
 
 def _require_rows(command: Filter | Forecast, *names: str) -> None:
     """Refuse options that say what rows have, where recordings are written."""
-    usual = {field.name: field.default for field in fields(command)}
-    for name in names:
-        if getattr(command, name) != usual[name]:
+    for name in command.given(*names):
+        raise ValueError(
+            f"`{name}` says what rows have, and `out` is a recording, which has none. Give an"
+            " `out` that ends in .jsonl, .csv, .parquet or .npz, or leave it out."
+        )
+
+
+def _require_lines(command: Filter | Forecast, run: Any, target: "Target") -> None:
+    """Refuse options of standard input where a file is read, and lines of what has none."""
+    if command.input == "-":
+        if target.is_recording:
+            run.medium.lines(run.template)  # it says why there are none
+        return
+    for name in command.given("longest_gap", "stop_on_bad_line"):
+        raise ValueError(
+            f"`{name}` is for lines on standard input, and `INPUT` is {command.input!r}. Leave it"
+            " out, or give - for INPUT."
+        )
+
+
+def _require_columns(command: Filter, run: Any, *names: str) -> None:
+    """Refuse options of tables where the run was trained on something else."""
+    for name in command.given(*names):
+        if not run.medium.has_alarms:
             raise ValueError(
-                f"`{name}` says what rows have, and `out` is a recording, which has none. Give an"
-                " `out` that ends in .jsonl, .csv, .parquet or .npz, or leave it out."
+                f"`{name}` is for tables, and this run was trained on {run.medium.plural}."
+                " Leave it out."
             )
 
 
 def _require_quantiles(command: Filter | Forecast, run: Any) -> None:
     """Refuse levels that were asked for where values are 0 or 1, of which none are told."""
-    usual = {field.name: field.default for field in fields(command)}
-    if command.levels != usual["levels"] and not run.medium.has_quantiles:
+    if command.given("levels") and not run.medium.has_quantiles:
         raise ValueError(
             "`levels` asks for quantiles, but what is predicted here is 0 or 1: the probability"
             " that is predicted says all. Leave it out."

@@ -11,9 +11,9 @@ from typing import Annotated, Any
 
 import tyro
 
-from varfilter._text import pasteable, printable, say, tell
+from varfilter._text import in_options, pasteable, printable, say, tell
 from varfilter.cli import usage
-from varfilter.cli.exits import in_options, refusals
+from varfilter.cli.exits import refusals
 from varfilter.cli.options import (
     Command,
     Number,

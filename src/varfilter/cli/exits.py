@@ -3,10 +3,8 @@
 An error is one line. A command that is told to stop saves first, whatever it is doing, and leaves.
 """
 
-import ast
 import errno
 import os
-import re
 import signal
 import socket
 import stat
@@ -19,7 +17,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from varfilter._text import tell
+from varfilter._text import in_options, tell
 
 # Those that end a process politely: Ctrl-C, a scheduler, a terminal that is closed.
 SIGNALS = tuple(
@@ -42,33 +40,6 @@ class Refused:
 
     code: int = 0
     options: Callable[[], Mapping[str, str]] = dict
-
-
-# A name in backticks, with what may stand behind it there: `step`, `kinds={'a': 'count'}`. Columns
-# of the user's stand in backticks too, behind that word.
-_ARGUMENT = re.compile(r"(?<!olumn )`([A-Za-z_][A-Za-z_.]*)((?:=|\[)[^`]*)?`(?: (?:is )?(?='))?")
-
-
-# Arguments that say which data are read: what follows them, in quotes, says it better.
-_PLACES = frozenset({"source", "path", "folder"})
-
-
-def in_options(message: str, options: Mapping[str, str]) -> str:
-    """The message of an error with the options that users type instead of Python's arguments.
-
-    `sequence` becomes `--data.sequence`, and `kinds={'a': 'count'}` becomes `--kinds a=count`.
-    """
-
-    def option(found: re.Match[str]) -> str:
-        name, value = found[1], found[2] or ""
-        after = found[0][found[0].rindex("`") + 1 :]
-        if name not in options:
-            return found[0]
-        if name in _PLACES and after and not options[name].startswith("-"):
-            return ""
-        return f"`{options[name]}{_as_word(value)}`{after}"
-
-    return _ARGUMENT.sub(option, message)
 
 
 @contextmanager
@@ -258,21 +229,6 @@ class Stopping:
                 with suppress(OSError):
                     if stat.S_ISCHR(os.fstat(each).st_mode):
                         os.dup2(nowhere, each)
-
-
-def _as_word(value: str) -> str:
-    """A value as Python writes it behind an argument, as it is typed behind an option."""
-    if value in ("", "=True"):
-        return ""
-    if value == "=False":
-        return " none"
-    try:
-        found = ast.literal_eval(value[1:] if value.startswith("=") else value)
-    except (ValueError, SyntaxError):
-        return f" {value.strip('=[]')}"
-    if isinstance(found, dict):
-        return "".join(f" {key}={each}" for key, each in found.items())
-    return " " + " ".join(map(str, found if isinstance(found, list | tuple) else [found]))
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:

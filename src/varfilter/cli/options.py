@@ -13,9 +13,8 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from varfilter._text import tell
+from varfilter._text import in_options, tell
 from varfilter.cli import usage
-from varfilter.cli.exits import in_options
 from varfilter.cli.usage import Option, Section
 
 
@@ -167,10 +166,12 @@ def require_options(source: Any, names: Iterable[str], prefix: str = "--") -> No
         if name not in own:
             from varfilter.media import medium_named
 
-            flags = ", ".join(f"{prefix}{each.replace('_', '-')}" for each in own)
+            # What has a path of its own lies nowhere else.
+            shown = [each for each in own if each != "at" or os.sep not in source.source]
+            given, *flags = (f"{prefix}{each.replace('_', '-')}" for each in (name, *shown))
             raise ValueError(
                 f"{source.source!r} is {medium_named(source.medium).plural}, which has no option"
-                f" {name!r}; it has {flags}."
+                f" {given}; it has {', '.join(flags)}."
             )
 
 

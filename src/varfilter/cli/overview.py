@@ -4,11 +4,9 @@ import shutil
 import statistics
 import sys
 import textwrap
-from dataclasses import fields
 from typing import Any
 
-from varfilter._text import count
-from varfilter.cli.exits import in_options
+from varfilter._text import count, in_options
 from varfilter.data.sets.registry import CATALOGUE, data_folder, locate
 from varfilter.experiments.costs import VALIDATION, duration, rough_duration
 from varfilter.runs.stopping import fewest_stale
@@ -26,18 +24,12 @@ def overview(run: Any, dataset: Any, plan: Any) -> list[tuple[str, str]]:
     return [
         ("data", f"{dataset.name}: {run.medium.plural}, from {_place(run.experiment.data)}"),
         ("", _counts(dataset)),
-        *(("", in_options(note, _reading_options(run))) for note in dataset.notes),
+        *(("", in_options(note, run.experiment.data.flags())) for note in dataset.notes),
         ("model", _model(plan)),
         ("training", _training(plan)),
         *(_costs(plan) if plan.left else []),
         ("run", str(run.folder)),
     ]
-
-
-def _reading_options(run: Any) -> dict[str, str]:
-    """The options of the run's data by the names that the notes of its reader call them."""
-    names = [field.name for field in fields(run.experiment.data)]
-    return {name: f"--data.{name.replace('_', '-')}" for name in names}
 
 
 def say(lines: list[tuple[str, str]], file: Any = None) -> None:

@@ -36,7 +36,8 @@ class Evaluate(Command):
 
     The first step of a sequence is conditioned on, and not scored. Prints the free energy (or
     minus another bound) in nats per step by every average that is in use, beside the paper's
-    number where there is one, and keeps all of it in RUN/evaluation-SPLIT.json.
+    number where there is one, and keeps all of it in RUN/evaluation-SPLIT.json. What is asked
+    otherwise than by default is in the name of the file (evaluation-test-iterations-5.json).
 
     Below the free energy stands minus the particle bound (fivo), of the filter with many
     trajectories that `varfilter filter` applies; it is nearer to -log p(x), and takes longer.
@@ -68,7 +69,7 @@ class Evaluate(Command):
     sound, 16 for music, 8 for video), and 1 leaves that out."""
 
     num_iterations: Annotated[int | None, named("K")] = None
-    """AVF: another number of inference iterations than in training."""
+    """AVF: another number of inference iterations than in training, of all that is scored."""
 
     horizon: Horizon = None
     """Tables: steps ahead that are scored by column, beside one step ahead (10)."""
@@ -104,11 +105,12 @@ class Evaluate(Command):
             from varfilter.runs.scores import name_of, score_particles, score_run
 
             run = Run.load(self.run)
-            if self.num_futures is not None and self.num_futures < 0:
-                raise ValueError(f"`num_futures` must not be negative; got {self.num_futures}.")
-            for name in ("num_particles", "horizon"):
+            for name in ("num_particles", "num_iterations", "horizon", "batch_size"):
                 if getattr(self, name) is not None:
                     require_positive(name, getattr(self, name))
+            _require_measured(self, [run])
+            if self.num_iterations is not None:
+                _require_iterations(run, self.num_iterations)
             is_elbo = (self.bound or run.experiment.filter.bound) == "elbo"
             options = {
                 "split": self.split,
@@ -120,7 +122,9 @@ class Evaluate(Command):
             particles = None if is_elbo else self.num_particles
             scores = score_run(run, bound=self.bound, num_particles=particles, **options)
             scores |= {"particle_bound": None, "command": list(words), **surroundings()}
-            path = run.folder / name_of(scores, run, self.num_particles, self.horizon)
+            path = run.folder / name_of(
+                scores, run, self.num_particles, self.horizon, self.num_futures
+            )
             if not self.json:
                 _print(scores)
             # Kept at once: what follows may take long, and be interrupted.
@@ -137,11 +141,11 @@ class Evaluate(Command):
                 )
             scores["measures"] = measure_run(
                 run, split=self.split, seed=self.seed, num_particles=self.num_particles,
-                num_futures=self.num_futures, scores=scores,
+                num_iterations=self.num_iterations, num_futures=self.num_futures, scores=scores,
             )  # fmt: skip
             scores["comparison"] = compare_run(
                 run, split=self.split, horizon=self.horizon, seed=self.seed,
-                num_particles=self.num_particles,
+                num_particles=self.num_particles, num_iterations=self.num_iterations,
             )  # fmt: skip
             write_whole(path, json.dumps(scores, indent=1) + "\n")
             if self.json:
@@ -194,12 +198,17 @@ class Report(Command):
     def __call__(self) -> int:
         """Run; returns the exit code."""
         with refusals("Give a smaller --num-particles.", self.flags) as refused:
+            from varfilter._arguments import require_positive
             from varfilter.report import report
             from varfilter.runs.run import Run
 
             if not self.runs:
                 raise ValueError("`RUN` is missing: give the folder of a run, or of several.")
             runs = [Run.load(folder) for folder in self.runs]
+            for name in ("num_particles", "horizon"):
+                if getattr(self, name) is not None:
+                    require_positive(name, getattr(self, name))
+            _require_measured(self, runs)
             folder = self.runs[0] if len(runs) == 1 else Path()
             out = report(
                 runs,
@@ -307,6 +316,38 @@ class Reproduce(Command):
         words += [] if self.runs is None else ["--runs", str(self.runs)]
         words += [] if self.max_updates is None else ["--max-updates", str(self.max_updates)]
         return pasteable(*words, *(["--at-hand"] if self.at_hand else []))
+
+
+def _require_measured(command: Evaluate | Report, runs: Sequence[Any]) -> None:
+    """Refuse numbers of measures that the media of the runs do not have."""
+    if command.num_futures is not None and command.num_futures < 0:
+        raise ValueError(f"`num_futures` must not be negative; got {command.num_futures}.")
+    trained_on = " and ".join(dict.fromkeys(run.medium.plural for run in runs))
+    for name, is_measured, what in (
+        ("num_futures", any(run.medium.has_futures for run in runs),
+         "how many futures of a video are drawn, of which the best counts"),
+        ("horizon", any(run.medium.has_column_references for run in runs),
+         "how many steps ahead the columns of a table are scored"),
+    ):  # fmt: skip
+        value = getattr(command, name)
+        if value is not None and not is_measured:
+            raise ValueError(
+                f"`{name}` is {value}, but says {what}; what was trained here was trained on"
+                f" {trained_on}. Leave it out."
+            )
+
+
+def _require_iterations(run: Any, num_iterations: int) -> None:
+    """Refuse another number of iterations of what has none that are chosen after training."""
+    from varfilter.experiments.settings import AVF
+
+    inference = run.experiment.filter.inference
+    if not isinstance(inference, AVF):
+        raise ValueError(
+            f"`num_iterations` is {num_iterations}, but this run infers by the method"
+            f" {type(inference).__name__.lower()!r}, whose iterations are not to be chosen after"
+            " training. Leave it out, or evaluate a run of AVF."
+        )
 
 
 def _print(scores: dict[str, Any]) -> None:

@@ -73,8 +73,10 @@ class Sample(AppliedCommand):
             from varfilter.runs.run import Run
             from varfilter.runs.sampling import sample_run
 
-            if self.only_new and self.start is None:
-                raise ValueError("`--only-new` is for what goes on from a file: give --start too.")
+            for name in self.given("only_new", "num_particles") if self.start is None else ():
+                raise ValueError(
+                    f"`{name}` is for what goes on from a file: give --start too, or leave it out."
+                )
             run = Run.load(self.run)
             endings = run.medium.endings
             out = Path(f"sample{endings[0]}") if self.out is None else self.out
@@ -91,31 +93,43 @@ class Sample(AppliedCommand):
                 for each, n in zip(samples, given, strict=True)
             ]
             names, schemas = self._names(samples), [each.schema for each in samples]
-            say(*write_samples(out, run.template, sequences, times, names, schemas))
+            paths = write_samples(out, run.template, sequences, times, names, schemas)
+            say(*paths)
+            if len(paths) > 1 and len({each.name for each in samples}) > 1:
+                # Numbered files do not say what they go on from.
+                tell(*(f"{path}: {name}" for path, name in zip(paths, names, strict=True)))
             for name in dict.fromkeys(each.name for each in samples if each.name is not None):
                 each = next(each for each in samples if each.name == name)
-                tell(_where_it_goes_on(run, each, only_new=self.only_new))
+                own = Path(str(self.start)).stem if name == 0 else str(name)
+                tell(_where_it_goes_on(run, own, each, only_new=self.only_new))
         return refused.code
 
     def _names(self, samples: Sequence[Any]) -> list[Any]:
-        """What several in one table are called: by what they go on from, and by their numbers."""
+        """What several in one table are called: by what they go on from, and by their numbers.
+
+        What goes on from a table of one sequence, which has no name, has none either.
+        """
         if self.start is None or self.num_sequences == 1:
-            return [each.name for each in samples]
-        return [f"{each.name} {i % self.num_sequences + 1}" for i, each in enumerate(samples)]
+            return [None if each.name == 0 else each.name for each in samples]
+        return [
+            number if each.name == 0 else f"{each.name} {number}"
+            for i, each in enumerate(samples)
+            for number in [i % self.num_sequences + 1]
+        ]
 
 
-def _where_it_goes_on(run: Any, sample: Any, *, only_new: bool) -> str:
-    """A sentence on where the model takes over."""
+def _where_it_goes_on(run: Any, name: str, sample: Any, *, only_new: bool) -> str:
+    """A sentence on where the model takes over in what is called so."""
     num_given, num_new = sample.num_given, len(sample.made)
     seconds = ""
     own = {} if sample.schema is None else {"schema": sample.schema}
     if (length := run.medium.seconds_per_step(replace(run.template, **own))) is not None:
         seconds = f" ({num_given * length:.4g} s)"
     if only_new:
-        return (
-            f"{sample.name}: {count(num_new, 'step')} that would follow its {num_given:,}{seconds}."
-        )
+        return f"{name}: {count(num_new, 'step')} that would follow its {num_given:,}{seconds}."
+    if num_given == 1:
+        return f"{name}: the first step{seconds} is as given, the {num_new:,} after it made up."
     return (
-        f"{sample.name}: the first {count(num_given, 'step')}{seconds} are as given, and the"
+        f"{name}: the first {count(num_given, 'step')}{seconds} are as given, and the"
         f" {num_new:,} after them made up."
     )

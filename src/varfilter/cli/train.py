@@ -90,7 +90,7 @@ def _train(target: Target, options: TrainOptions, stopping: Stopping, words: Seq
     from varfilter.cli.overview import say as say_overview
     from varfilter.cli.progress import shown_by
     from varfilter.devices import in_any_process, is_first_process
-    from varfilter.media import load
+    from varfilter.media import load, medium_named
     from varfilter.runs.commands import keeping
     from varfilter.runs.comparison import compared_part
     from varfilter.runs.plan import plan_run, reached_in
@@ -103,6 +103,12 @@ def _train(target: Target, options: TrainOptions, stopping: Stopping, words: Seq
         require_positive("--max-updates", options.max_updates)
     if options.horizon is not None:
         require_positive("--horizon", options.horizon)
+        medium = medium_named(experiment.data.medium)
+        if not medium.has_column_references:
+            raise ValueError(
+                f"`--horizon` is {options.horizon}, but says how many steps ahead the columns of a"
+                f" table are forecast; this is {medium.plural}. Leave it out."
+            )
     if not options.checkpoint_seconds >= 0.0:
         raise ValueError(
             f"`--checkpoint-seconds` must not be negative; got {options.checkpoint_seconds}."

@@ -117,13 +117,15 @@ def grid_of(
 ) -> NoteGrid:
     """The grid with the tempo and the loudness of the songs, each in the middle.
 
-    The tempo of a song is that at which its beats take as long as with all its changes of tempo.
+    The tempo of a song is that at which its beats take as long as with all its changes of tempo; a
+    song without any duration, as of a damaged file, has none.
     """
     whole = [song for song in songs if song.last_tick > 0 and len(song.notes)]
     tempi = [
         float(song.seconds(np.array([song.last_tick]))[0]) * song.ticks_per_beat / song.last_tick
         for song in whole
     ]
+    tempi = [seconds for seconds in tempi if seconds > 0.0]
     begins = np.concatenate([song.in_beats[:, 0] for song in whole] or [np.zeros(0)])
     notes = np.concatenate([song.notes for song in whole] or [np.zeros((0, 4), np.int64)])
     return NoteGrid(

@@ -1,7 +1,7 @@
 """Notes on a grid of steps: which grid fits them, and which keys are down at each step."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -54,6 +54,10 @@ class NoteGrid:
         found = np.resize(self.velocities, num_steps)[:, None] + np.take(self.registers, octaves)
         drawn = np.random.default_rng(0).choice(self.spread, found.shape)
         return np.clip(found + drawn, *self.softest_loudest)
+
+    def since(self, step: int) -> "NoteGrid":
+        """The grid of what begins at a step of a piece: its accents stay on the same beats."""
+        return replace(self, velocities=tuple(np.roll(self.velocities, -step).tolist()))
 
     @property
     def step_seconds(self) -> float:

@@ -164,6 +164,15 @@ def frame_changes(
         number = _some(sum(thinned.values()), headers, "videos")
         listed = _listed(f"{rate:.4g}" for rate in thinned)
         found.append(f"{number} thinned from {listed} to {frame_rate:.4g} frames a second.")
+    # Of 29.97 frames a second, 30 are all.
+    slow = {} if frame_rate is None else {r: n for r, n in rates.items() if frame_rate > 1.01 * r}
+    if slow:
+        number = _some(sum(slow.values()), headers, "videos")
+        listed = _listed(f"{rate:.4g}" for rate in slow)
+        found.append(
+            f"{number} slower than the {frame_rate:.4g} frames a second that were asked for"
+            f" ({listed}): every frame of such is a step, and the same motion is faster there."
+        )
     elif len(rates) > 1 and frame_rate is None:
         listed = _listed(f"{rate:.4g}" for rate, _ in rates.most_common())
         found.append(

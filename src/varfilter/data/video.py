@@ -88,18 +88,23 @@ def read_video(
     return decode_video(path, str(path), form).values
 
 
-def read_videos(path: Path | str, form: FrameForm) -> Iterator[tuple[str, np.ndarray]]:
-    """Iterate over (name, frames) of a video, a folder of images, or each video of a folder."""
-    path = Path(path)
+def read_videos(path: Path | str, form: FrameForm) -> Iterator[tuple[str, Frames]]:
+    """Iterate over (name, frames) of a video, a folder of images, or each video of a folder.
+
+    Of one with fewer frames a second than `form` asks for, every frame is read.
+    """
+    path, form = Path(path), form.checked()
     if not path.is_dir():
-        yield path.stem, read_video(path, **form._asdict())
+        if not path.is_file():
+            raise FileNotFoundError(f"`path` must be a video file; there is none at {path}.")
+        yield path.stem, decode_video(path, str(path), form, keep_slow=True)
         return
     places = _places(path)
     if not places:
         raise _no_videos(path)
     for place, files in places.items():
-        name = place.relative_to(path).as_posix() if place != path else path.name
-        yield name, _whole(place, files, form)[0].values
+        name = place.relative_to(path).as_posix() if place != path else path.resolve().name
+        yield name, _whole(place, files, form)[0]
 
 
 def video_folder(
@@ -120,7 +125,8 @@ def video_folder(
     (png, jpg) that are its frames in the natural order of their names (2 before 10); images
     beside videos are not frames. They are grey unless in `color`; squeezed to a square unless
     `crop` cuts out that in the middle; and every frame is a step unless `frame_rate` leaves
-    frames out (of images, it says how many a second has).
+    frames out (of images, it says how many a second has). A video that has fewer keeps them all,
+    which `Dataset.notes` says.
 
     `group` says from the path of a video which videos belong together (a person, a day), so that
     no group is in two splits; nor are exact copies of a video. `cache` is a folder in which the
@@ -135,12 +141,13 @@ def video_folder(
     split_of = split_by_file(folder, places, fractions, seed, group, kind="videos")
     videos: dict[str, list[Recording]] = {split: [] for split in SPLITS}
     for place, files in places.items():
-        name = place.relative_to(folder).as_posix() if place != folder else folder.name
+        name = place.relative_to(folder).as_posix() if place != folder else folder.resolve().name
         read = partial(_whole, place, files, form)
         videos[split_of[place]].append(Recording(files, (name,), read))
     headers = [found for files in places.values() if (found := _header(files[0])) is not None]
+    _require_fast(folder, headers, frame_rate)
     notes = frame_changes(headers, size, color=color, crop=crop, frame_rate=frame_rate)
-    return replace(video_dataset(folder.name, videos, form, cache=cache), notes=notes)
+    return replace(video_dataset(folder.resolve().name, videos, form, cache=cache), notes=notes)
 
 
 def video_dataset(
@@ -166,8 +173,18 @@ def video_dataset(
     )
 
 
-def decode_video(source: Path | io.BytesIO, name: str, form: FrameForm) -> Frames:
-    """Decode the frames of a video file; `name` is what an error calls it."""
+def decode_video(
+    source: Path | io.BytesIO,
+    name: str,
+    form: FrameForm,
+    *,
+    keep_slow: bool = False,
+) -> Frames:
+    """Decode the frames of a video file; `name` is what an error calls it.
+
+    One with fewer frames a second than `form` asks for is refused; with `keep_slow`, every frame of
+    it is kept.
+    """
     av = require_library("av", extra="video")
     # One converter for all frames: making one costs more than converting a small frame.
     converter = av.video.reformatter.VideoReformatter()
@@ -181,7 +198,9 @@ def decode_video(source: Path | io.BytesIO, name: str, form: FrameForm) -> Frame
             options={"max_pixels": str(MOST_PIXELS)},
         ) as container:
             if not container.streams.video:
-                raise ValueError(f"{name} holds no video: it has no video stream.")
+                raise ValueError(
+                    f"{name} holds no video: it has no video stream. Give another, or remove it."
+                )
             stream = container.streams.video[0]
             if stream.codec_context is None:
                 raise ValueError(f"{name} cannot be decoded: nobody here knows how it is coded.")
@@ -190,7 +209,7 @@ def decode_video(source: Path | io.BytesIO, name: str, form: FrameForm) -> Frame
             # Newer versions of PyAV have a rational number of their own (19 has).
             own = stream.average_rate
             rate = None if own is None else Fraction(int(own.numerator), int(own.denominator))
-            share = _share_kept(name, rate, form.frame_rate)
+            share = _share_kept(name, rate, form.frame_rate, keep_slow=keep_slow)
             for number, frame in enumerate(container.decode(stream)):
                 num_decoded = number + 1
                 # The first frame of each new period stays.
@@ -281,7 +300,9 @@ def _prepared(image: np.ndarray, form: FrameForm) -> np.ndarray:
     return resize(stretched(channels) if form.stretch else channels, form.size)
 
 
-def _share_kept(name: str, rate: Fraction | None, wanted: float | int | None) -> Fraction:
+def _share_kept(
+    name: str, rate: Fraction | None, wanted: float | int | None, *, keep_slow: bool
+) -> Fraction:
     """The part of the frames of a video that is kept, so that so many are left of a second."""
     if wanted is None:
         return Fraction(1)
@@ -292,7 +313,7 @@ def _share_kept(name: str, rate: Fraction | None, wanted: float | int | None) ->
         )
     share = Fraction(wanted).limit_denominator(1000) / rate
     # Of 29.97 frames a second, 30 are all.
-    if share > Fraction(101, 100):
+    if share > Fraction(101, 100) and not keep_slow:
         raise ValueError(
             f"`frame_rate` is {wanted:g}, but {name} has {float(rate):.4g} frames a second, and"
             f" none are made up. Give at most {float(rate):.4g}."
@@ -333,7 +354,9 @@ def _image(file: Path, color: bool) -> np.ndarray:
         if str(error).startswith(str(file)):
             raise
         reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
-        raise ValueError(f"{file} cannot be read as an image ({reason}).") from None
+        raise ValueError(
+            f"{file} cannot be read as an image ({reason}). Copy it again, or remove it."
+        ) from None
     return np.stack([grey] * 3, -1) if color else grey
 
 
@@ -377,7 +400,22 @@ def _natural(path: Path) -> tuple[list[str | int], str]:
 def _whole(place: Path, files: tuple[Path, ...], form: FrameForm) -> list[Frames]:
     if place.is_dir():
         return [decode_images(files, form)]
-    return [decode_video(place, str(place), form)]
+    # One slow video need not end the reading of a folder: a note says which are.
+    return [decode_video(place, str(place), form, keep_slow=True)]
+
+
+def _require_fast(
+    folder: Path, headers: Sequence[FrameHeader], frame_rate: float | int | None
+) -> None:
+    """Refuse a frame rate that no video has: then nothing would be as it was asked for."""
+    rates = [header.rate for header in headers if header.rate is not None]
+    # Images have no rate of their own; of 29.97 frames a second, 30 are all.
+    if frame_rate is None or len(rates) < len(headers) or frame_rate <= 1.01 * max(rates):
+        return
+    raise ValueError(
+        f"`frame_rate` is {frame_rate:g}, but the videos of {str(folder)!r} have {max(rates):.4g}"
+        f" frames a second at most, and none are made up. Give at most {max(rates):.4g}."
+    )
 
 
 def _header(file: Path) -> FrameHeader | None:

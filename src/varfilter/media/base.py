@@ -50,6 +50,10 @@ class Source:
         named = {field.name: getattr(self, field.name) for field in fields(self)[2:]}
         return {name: value for name, value in named.items() if value is not None}
 
+    def flags(self) -> dict[str, str]:
+        """The options of `varfilter train` by the names that a reader's notes call them."""
+        return {each.name: f"--data.{each.name.replace('_', '-')}" for each in fields(self)}
+
 
 class NewSequence(NamedTuple):
     """A sequence to be filtered: rows in the user's units, observations in the model's, times.
@@ -128,6 +132,7 @@ class AbstractMedium(ABC):
       the surprise of each is told, and which of them caused an alarm.
     - `has_column_references`: `column_references` says what a model is held against column by
       column, and what its forecasts are pooled with.
+    - `has_futures`: it is judged by the best of several futures, of which one can say how many.
     - `score_units`: in which units log scores are, in words.
     - `has_keys`: elements are pitches in order, so that a sequence can be moved to another key.
     - `has_quantiles`: rows tell quantiles of what is predicted; of values that are 0 or 1 alone,
@@ -149,6 +154,7 @@ class AbstractMedium(ABC):
     ones: ClassVar[str] = "ones"
     has_alarms: ClassVar[bool] = False
     has_column_references: ClassVar[bool] = False
+    has_futures: ClassVar[bool] = False
     score_units: ClassVar[str] = "nats per step; lower is better"
     has_keys: ClassVar[bool] = False
     has_quantiles: ClassVar[bool] = True

@@ -6,6 +6,7 @@ and the one that is nearest to what came counts.
 
 import io
 import itertools
+import warnings
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -21,6 +22,9 @@ from varfilter.media.measures import Measure, Predictor
 
 # Frames in a second where the data do not say.
 FRAME_RATE = 10.0
+# Frames a second that a film can have: a GIF counts hundredths of a second, and viewers slow down
+# what lasts less than two of them; of time lapse, whose frames are hours apart, it has no room.
+SLOWEST, FASTEST_GIF, FASTEST = 1 / 600, 50.0, 1000.0
 # Frames of the data that say what is black and what is white.
 NUM_SAMPLED = 200
 # As in papers on video prediction: so many frames are seen, and so many predicted; of how many
@@ -37,21 +41,28 @@ def write_film(
 ) -> None:
     """Write frames (time, height, width) or (time, 1 or 3, height, width), black 0 and white 1.
 
-    Pixels are whole, and enlarged to at least 128 a side.
+    Pixels are whole, and enlarged to at least 128 a side. A rate that films cannot have is brought
+    to the nearest, with a warning.
     """
+    shown = float(np.clip(rate, SLOWEST, FASTEST_GIF if is_gif else FASTEST))
+    if shown != rate:
+        warnings.warn(
+            f"The film has {shown:.4g} frames a second, which is the nearest that"
+            f" {'.gif' if is_gif else '.mp4'} has to the {rate:.4g} of the data.",
+            stacklevel=2,
+        )
     levels = np.clip(np.rint(255.0 * frames), 0, 255).astype(np.uint8)
     if levels.ndim == 4:
         levels = levels[:, 0] if levels.shape[1] == 1 else np.moveaxis(levels, 1, -1)
     times = -(-FEWEST_PIXELS // min(levels.shape[1:3]))
     levels = levels.repeat(times, axis=1).repeat(times, axis=2)
-    (_write_gif if is_gif else _write_mp4)(path, levels, rate)
+    (_write_gif if is_gif else _write_mp4)(path, levels, shown)
 
 
 def _write_gif(path: Path | io.BytesIO, levels: np.ndarray, rate: float | int) -> None:
     images: Any = require_library("PIL.Image", extra="video")
     first, *rest = (images.fromarray(frame) for frame in levels)
-    # The format counts hundredths of a second, and viewers slow down what lasts less than two.
-    milliseconds = 10 * max(2, round(100 / rate))
+    milliseconds = 10 * round(100 / rate)
     first.save(path, format="GIF", save_all=True, append_images=rest, duration=milliseconds, loop=0)
 
 
@@ -62,7 +73,7 @@ def _write_mp4(path: Path | io.BytesIO, levels: np.ndarray, rate: float | int) -
     even = levels[:, : levels.shape[1] // 2 * 2, : levels.shape[2] // 2 * 2]
     colours = even if even.ndim == 4 else np.stack([even] * 3, -1)
     with av.open(str(path) if isinstance(path, Path) else path, "w", format="mp4") as container:
-        stream = container.add_stream("h264", rate=Fraction(rate).limit_denominator(1000))
+        stream = container.add_stream("h264", rate=Fraction(rate).limit_denominator(1001))
         stream.height, stream.width = colours.shape[1:3]
         stream.pix_fmt = "yuv420p"
         stream.options = {"crf": "12"}
@@ -107,7 +118,12 @@ def black_and_white(
 
 
 def first_frames(lengths: np.ndarray) -> tuple[int, int]:
-    """How many frames are seen, and how many follow, so that half of the videos are long enough."""
+    """How many frames are seen, and how many follow, so that half of the videos are long enough.
+
+    A video of a single frame, which nothing follows, does not count; (0, 0) where all are such.
+    """
+    lengths = np.asarray(lengths)
+    lengths = lengths[lengths > 1]
     half = int(np.median(lengths)) if len(lengths) else 0
     seen = min(NUM_SEEN, half // 2)
     return seen, min(NUM_AHEAD, half - seen)
@@ -122,9 +138,9 @@ def future_exhibits(dataset: Dataset, split: str, predictor: Predictor) -> list[
     number = predictor.num_futures
     if seen < 1 or horizon < 1 or not number:
         return []
-    lengths, names = dataset.split(split).lengths, dataset.sequence_names(split)
-    name = next(n for n, size in zip(names, lengths, strict=True) if size >= seen + horizon)
-    found = next(predictor.futures(seen, horizon, number))
+    found = next(predictor.futures(seen, horizon, number), None)
+    if found is None:
+        return []
     last, came, draws = (pixels(dataset, xs) for xs in (found.seen[-1], found.came, found.draws))
     scores = psnr(draws, np.broadcast_to(came, draws.shape)).mean(axis=1)
     best, first = int(np.argmax(scores)), 0 if np.argmax(scores) else number - 1
@@ -137,8 +153,9 @@ def future_exhibits(dataset: Dataset, split: str, predictor: Predictor) -> list[
     if number == 1:
         del rows["another"]
     said = (
-        f"{name}, {split}, after its first {seen} frames: {', '.join(rows)}. Futures are means of"
-        " emissions, with z_t drawn; the best is the one that is nearest to what came, by PSNR."
+        f"{found.name}, {split}, after its first {seen} frames: {', '.join(rows)}. Futures are"
+        " means of emissions, with z_t drawn; the best is the one that is nearest to what came, by"
+        " PSNR."
     )
     film = np.concatenate(list(rows.values()), axis=-1)
     return [
@@ -166,13 +183,25 @@ def _film(dataset: Dataset, frames: np.ndarray) -> Clip:
 
 
 def frame_measures(dataset: Dataset, split: str, predictor: Predictor) -> list[Measure]:
-    """PSNR and SSIM of what was drawn after the first frames of some videos."""
+    """PSNR and SSIM of what was drawn after the first frames of some videos.
+
+    None, with a warning, where no video has the two frames that it takes.
+    """
     from varfilter.media.image_quality import frame_scores
 
-    seen, horizon = first_frames(dataset.split(split).lengths)
+    lengths = dataset.split(split).lengths
+    seen, horizon = first_frames(lengths)
     number = predictor.num_futures
-    if seen < 1 or horizon < 1 or not number:
+    if not number:
         return []
+    if not horizon:
+        warnings.warn(
+            f"PSNR and SSIM are left out: none of the {count(len(lengths), 'video')} of the {split}"
+            " part has two frames or more, one to be seen and one to be predicted.",
+            stacklevel=2,
+        )
+        return []
+    num_long = int(np.sum(lengths >= seen + horizon))
     futures = itertools.islice(predictor.futures(seen, horizon, number), MOST_VIDEOS)
     triples = (
         (pixels(dataset, each.seen[-1]), pixels(dataset, each.came), pixels(dataset, each.draws))
@@ -185,7 +214,7 @@ def frame_measures(dataset: Dataset, split: str, predictor: Predictor) -> list[M
         frames = "frame" if horizon == 1 else f"{horizon} frames"
         what = (
             f"{best} futures after {seen} seen frames, mean over the next {frames} of"
-            f" {count(each.num_sequences, 'video')}{unit}"
+            f" {_videos(each.num_sequences, num_long)}{unit}"
         )
         curves = {best: each.best, average: each.average, copy: each.copy}
         others = {average: float(each.average.mean()), copy: float(each.copy.mean())}
@@ -194,3 +223,10 @@ def frame_measures(dataset: Dataset, split: str, predictor: Predictor) -> list[M
         value = float(each.best.mean())
         measures.append(Measure(name, value, what, others, "higher", by_step, errors))
     return measures
+
+
+def _videos(number: int, num_long: int) -> str:
+    """So many videos; and of how many that are long enough, where not all were taken."""
+    if number == num_long:
+        return count(number, "video")
+    return f"the first {number:,} of {count(num_long, 'video')} that are long enough"

@@ -46,12 +46,14 @@ class Futures(NamedTuple):
     """What was drawn after the first steps of a held-out sequence, beside what came.
 
     `seen` (begin, *event) was filtered; `came` (horizon, *event) followed; `draws` is (num_samples,
-    horizon, *event), of the emissions' means if these were asked for. In the model's units.
+    horizon, *event), of the emissions' means if these were asked for. In the model's units. The
+    sequence has the `name`.
     """
 
     seen: np.ndarray
     came: np.ndarray
     draws: np.ndarray
+    name: str | int = ""
 
 
 @runtime_checkable

@@ -2,7 +2,7 @@
 
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 import numpy as np
 
+from varfilter._text import count
 from varfilter.data.dataset import SPLITS, Dataset
 from varfilter.data.note_grid import LOWEST, NUM_KEYS, NoteGrid, Sampling
 from varfilter.data.ragged import Ragged
@@ -30,7 +31,7 @@ from varfilter.media.rows import Filtering, latent_row
 
 NOTES = tuple(f"note{note}" for note in range(LOWEST, LOWEST + NUM_KEYS))
 ROLLS = frozenset({".pickle", ".pkl", ".p", ".pck", ".mat"})
-# Steps that a model makes up, to count the notes of.
+# Steps that a model makes up of each piece at most, to count the notes of.
 NUM_MADE_UP = 32
 # MIDI note 60 is the middle C, C4.
 CS = range(24, LOWEST + NUM_KEYS, 12)
@@ -216,21 +217,7 @@ class MusicMedium(AbstractMedium):
                 {"the data": num_notes / num_steps},
             ),
         ]
-        drawn = [
-            (float(each.draws.sum(axis=-1).mean()), float(each.came.sum(axis=-1).mean()))
-            for each in predictor.futures(1, NUM_MADE_UP, 1, mean=False)
-        ]
-        if drawn:
-            made, came = np.mean(drawn, axis=0)
-            found.append(
-                Measure(
-                    "notes a step, made up",
-                    float(made),
-                    f"{NUM_MADE_UP} steps that the model draws after the first of each piece",
-                    {"the data": float(came)},
-                )
-            )
-        return found
+        return [*found, *_made_up(dataset, split, predictor)]
 
     def likely(self, dataset: Dataset, mean: Any) -> Any:
         """As many of the most probable keys as are expected to sound.
@@ -302,6 +289,26 @@ class MusicMedium(AbstractMedium):
             velocity=grid.loudness(len(xs)),
         )
 
+    def write_samples(
+        self,
+        path: Path,
+        dataset: Dataset,
+        sequences: Sequence[np.ndarray],
+        times: Sequence[np.ndarray | None],
+        names: Sequence[str | int | None],
+        schemas: Sequence[Any] = (),
+    ) -> list[Path]:
+        """MIDI files; one that begins in the midst of a piece has its accents where that has them.
+
+        What follows a piece that ends in mid-beat goes on there, and not with a new beat.
+        """
+        grids = [schema or dataset.schema for schema in schemas or [None] * len(sequences)]
+        for i, (grid, moments) in enumerate(zip(grids, times, strict=True)):
+            # Steps that are parts of a beat are counted; of others, the loudness is one number.
+            if grid is not None and grid.steps_per_beat is not None and moments is not None:
+                grids[i] = grid.since(int(moments[0]))
+        return super().write_samples(path, dataset, sequences, times, names, grids)
+
     def exhibits(
         self, dataset: Dataset, split: str, predictor: Predictor, make: Maker
     ) -> list[Exhibit]:
@@ -342,6 +349,31 @@ class MusicMedium(AbstractMedium):
 def _is_of_rolls(source: Source) -> bool:
     """Whether the data of a run are a file of rolls, or a set that is one."""
     return source.source in CATALOGUE or Path(source.source).suffix.lower() in (*ROLLS, ".npz")
+
+
+def _made_up(dataset: Dataset, split: str, predictor: Predictor) -> list[Measure]:
+    """Notes a step of what the model draws after the first step of pieces.
+
+    Of short pieces so many steps that half of them go on for as long; a piece of one step, which
+    nothing follows, does not count.
+    """
+    lengths = dataset.split(split).lengths
+    lengths = lengths[lengths > 1]
+    if not len(lengths):
+        return []
+    horizon = min(NUM_MADE_UP, int(np.median(lengths)) - 1)
+    drawn = [
+        (float(each.draws.sum(axis=-1).mean()), float(each.came.sum(axis=-1).mean()))
+        for each in predictor.futures(1, horizon, 1, mean=False)
+    ]
+    if not drawn:
+        return []
+    made, came = np.mean(drawn, axis=0)
+    what = (
+        f"{count(horizon, 'step')} that the model draws after the first of"
+        f" {count(len(drawn), 'piece')} that go on for as long, as the data did"
+    )
+    return [Measure("notes a step, made up", float(made), what, {"the data": float(came)})]
 
 
 def _counts(predicted: np.ndarray, came: np.ndarray) -> np.ndarray:

@@ -97,7 +97,7 @@ class SoundMedium(AbstractMedium):
         self, dataset: Dataset, source: Source, path: Path
     ) -> Iterator[tuple[str, np.ndarray]]:
         """Sound files at the rate of the run's data; a warning says which were resampled."""
-        from varfilter.data.audio import read_audio, resampled
+        from varfilter.data.audio import LEVELS, read_audio, resampled
 
         rate, stored = round(dataset.rate or 1), dataset.train.values.dtype
         for name, file in files_in(path, self):
@@ -106,9 +106,11 @@ class SoundMedium(AbstractMedium):
                 rates = f"from {sound.rate:,} to {rate:,} Hz"
                 warnings.warn(f"{name} was resampled {rates}, the rate of the run.", stacklevel=2)
             samples = resampled(sound.samples, sound.rate, rate, str(file))
-            # Of what is kept as whole levels, new recordings are too.
-            is_finer = stored.kind in "iu" and samples.dtype.kind == "f"
-            yield name, (np.rint(samples) if is_finer else samples).astype(stored)
+            if stored.kind in "iu":  # Of what is kept as whole levels, new recordings are too.
+                samples = np.rint(samples)
+                _warn_of_clipping(samples, f"{name}: ")
+                samples = np.clip(samples, LEVELS.min, LEVELS.max)
+            yield name, samples.astype(stored)
 
     def reference(self, dataset: Dataset, split: str) -> Reference:
         """Score noise as loud as the training part, each sample independent of the others."""
@@ -144,17 +146,10 @@ class SoundMedium(AbstractMedium):
 
     def write(self, path: Path, dataset: Dataset, xs: np.ndarray) -> None:
         """A WAV file of 16 bits; a warning counts the samples that had to be clipped."""
-        from varfilter.data.audio import LEVELS, write_wav
+        from varfilter.data.audio import write_wav
 
         samples = np.rint(restored(dataset, xs))
-        num_clipped = int(np.sum((samples < LEVELS.min) | (samples > LEVELS.max)))
-        if num_clipped:
-            verb = "was" if num_clipped == 1 else "were"
-            warnings.warn(
-                f"{num_clipped:,} of {count(samples.size, 'sample')} {verb} louder than 16 bits"
-                " hold, and clipped.",
-                stacklevel=3,
-            )
+        _warn_of_clipping(samples)
         write_wav(samples, path, dataset.rate or 1)
 
     def exhibits(
@@ -260,6 +255,20 @@ class SoundMedium(AbstractMedium):
         surprise(below, sequence, axes, start=begin, per_step=dataset.rows_per_step / rate)
         x_label(below, "seconds")
         return figure
+
+
+def _warn_of_clipping(samples: np.ndarray, begin: str = "") -> None:
+    """Count the samples that 16 bits have no room for."""
+    from varfilter.data.audio import LEVELS
+
+    num_clipped = int(np.sum((samples < LEVELS.min) | (samples > LEVELS.max)))
+    if num_clipped:
+        verb = "was" if num_clipped == 1 else "were"
+        warnings.warn(
+            f"{begin}{num_clipped:,} of {count(samples.size, 'sample')} {verb} louder than 16 bits"
+            " hold, and clipped.",
+            stacklevel=4,
+        )
 
 
 def _player(name: str, samples: np.ndarray, rate: float, loudness: float) -> Exhibit:

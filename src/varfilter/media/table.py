@@ -299,7 +299,7 @@ class TableMedium(AbstractMedium):
             row
             for number, (xs, moments, name) in parts
             for row in table_rows.sample_rows(
-                dataset, xs, moments, (name or number) if has_many else name
+                dataset, xs, moments, number if has_many and name in (None, "") else name
             )
         )
         write_rows(rows, path)

@@ -1,6 +1,7 @@
 """Video: square frames, grey or in colour, from video files or folders of images."""
 
 import math
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from varfilter._files import ending_of
 from varfilter.data.dataset import Dataset
 from varfilter.media.base import AbstractMedium, Figure, Inspection, Source
 from varfilter.media.exhibits import Exhibit, Maker
@@ -57,6 +59,7 @@ class VideoMedium(AbstractMedium):
     num_steps = 16
     num_samples = 16
     num_particles = 8
+    has_futures = True
     inputs = "a video, a folder of images that are its frames, or a folder of videos"
     inspection = Inspection(num_sequences=3, num_steps=40, num_samples=24)
     caption = (
@@ -89,7 +92,8 @@ class VideoMedium(AbstractMedium):
         has_channels = len(shape) == 3
         crop, frame_rate = (getattr(source, name, None) for name in ("crop", "frame_rate"))
         form = FrameForm(shape[-1], has_channels and shape[0] == 3, bool(crop), frame_rate)
-        for name, frames in read_videos(path, form):
+        for name, (frames, own_rate) in read_videos(path, form):
+            _warn_of_rate(name, own_rate, frame_rate or dataset.rate)
             frames = frames if has_channels else frames[:, 0]
             yield name, (frames >= 128).astype(np.uint8) if dataset.is_binary else frames
 
@@ -126,8 +130,7 @@ class VideoMedium(AbstractMedium):
         low, high = black_and_white(dataset)
         values = xs if xs.dtype.kind == "f" else xs.astype(np.float32)
         frames = np.nan_to_num((values - low) / (high - low), nan=0.5)
-        # What is written has no ending of its own: it is renamed when it is whole.
-        write_film(path, frames, dataset.rate or FRAME_RATE, is_gif=".gif" in path.name.lower())
+        write_film(path, frames, dataset.rate or FRAME_RATE, is_gif=ending_of(path) == ".gif")
 
     def draw_dataset(self, page: Any, dataset: Dataset, shown: list[Any]) -> Figure:
         """Draw strips of frames at even distances."""
@@ -153,3 +156,16 @@ class VideoMedium(AbstractMedium):
         plain(below, grid=True)
         surprise(below, sequence, [])
         return figure
+
+
+def _warn_of_rate(name: str, own: float | None, known: float | int | None) -> None:
+    """Say that the frames of a new video come faster or slower than those that were learned."""
+    # 29.97 frames a second are as good as 30.
+    if own is None or known is None or abs(own / known - 1.0) < 0.01:
+        return
+    slower = "slower" if own > known else "faster"
+    warnings.warn(
+        f"{name} has {own:.4g} frames a second, and the videos of the run have {known:.4g}: every"
+        f" frame is a step, so that the same motion is {slower} for the model.",
+        stacklevel=3,
+    )

@@ -9,7 +9,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from varfilter._text import count
+from varfilter._text import count, in_options
 from varfilter.data.dataset import Dataset
 from varfilter.experiments.experiment import as_json
 from varfilter.filters import AbstractFilter
@@ -24,8 +24,9 @@ from varfilter.report.columns import forecast_numbers, middle_fan
 from varfilter.report.inspection import calibration, inspect_sequences
 from varfilter.report.repetition import brevity, command, epochs_in_words, in_python, typed
 from varfilter.runs import Run
-from varfilter.runs.applied import applied_filter, apply_run
+from varfilter.runs.applied import apply_run
 from varfilter.runs.comparison import USUAL_HORIZON, compare_run
+from varfilter.runs.filters import applied_filter
 from varfilter.runs.forecasting import with_pool
 from varfilter.runs.measures import run_predictor
 from varfilter.runs.metrics import judgements, naivety, shortfall
@@ -229,7 +230,7 @@ def _facts(run: Run, dataset: Dataset) -> dict[str, Any]:
         "folder": str(run.folder),
         "data": {k: record["data"][k] for k in ("name", "sha256", "sequences", "rows")},
         "observation_shape": list(dataset.observation_shape),
-        "notes": record["notes"],
+        "notes": [in_options(note, mine.data.flags()) for note in record["notes"]],
         "seed": mine.seed,
         "begun": record["begun"],
         "varfilter": record["varfilter"],

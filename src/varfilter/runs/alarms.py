@@ -173,12 +173,19 @@ def calibrated(run: Run, applied: "AppliedRun", dataset: Dataset) -> Calibration
     return known
 
 
-def held_sequences(dataset: Dataset, split: str, most: int | None = None) -> Iterator[NewSequence]:
-    """The sequences of a split as those that are filtered, up to so many steps in all."""
+def held_sequences(
+    dataset: Dataset, split: str, most: int | None = None, *, first: int | None = None
+) -> Iterator[NewSequence]:
+    """The sequences of a split as those that are filtered, up to so many rows in all.
+
+    With `first`, so many rows of each that has them, and the others are left out.
+    """
     ragged, names, times = dataset.split(split), dataset.sequence_names(split), dataset.times
     left = len(ragged.values) if most is None else most
     for number in range(len(ragged)):
-        rows = np.asarray(ragged[number][:left])
+        if first is not None and not first <= min(left, len(ragged[number])):
+            continue
+        rows = np.asarray(ragged[number][: left if first is None else first])
         xs, us = dataset.observations(rows), dataset.known(split, number)
         moments = np.asarray(times[split][number]) if split in times else np.arange(len(xs))
         known = None if us is None else us[: len(xs)]

@@ -18,14 +18,7 @@ from varfilter._programs import kept_jit
 from varfilter.contracts import require_inputs
 from varfilter.data.dataset import Dataset
 from varfilter.filtering import Belief, run, start
-from varfilter.filters import (
-    AbstractFilter,
-    Filtered,
-    ParticleFilter,
-    VariationalFilter,
-    of_each_member,
-    share_of_member,
-)
+from varfilter.filters import AbstractFilter, Filtered
 from varfilter.media import (
     Ahead,
     NewSequence,
@@ -49,6 +42,7 @@ from varfilter.prediction import (
 )
 from varfilter.runs.alarms import AlarmRule, calibrated, require_rate, with_alarms
 from varfilter.runs.calibration import Calibration, Settings, known_calibration
+from varfilter.runs.filters import applied_filter
 from varfilter.runs.forecasting import PooledReferences, history_of, with_pool
 from varfilter.runs.metrics import TrainingRange, verdict
 from varfilter.runs.run import Run
@@ -235,11 +229,13 @@ def apply_run(
     levels: Sequence[float] = (),
     latents: bool = False,
     fill_gaps: bool = False,
+    num_iterations: int | None = None,
 ) -> AppliedRun:
     """Load the best checkpoint of a run, ready to filter new data with.
 
     `num_particles`, `num_samples` and `spread` that are None are those of the run's medium; by
     `spread` the prior of each step is wider than it was learned (`varfilter.models.Widened`).
+    `num_iterations` of AVF are those of training where they are None.
     """
     if not 0 <= seed < 2**32:
         raise ValueError(f"`seed` must lie in [0, 2^32); got {seed}.")
@@ -252,7 +248,8 @@ def apply_run(
     if not 0.0 < spread < math.inf:
         raise ValueError(f"`spread` must be positive, 1 for what was learned; got {spread}.")
     trained = run.trained()
-    model, filter = widened(trained.model, spread), applied_filter(trained.filter, num_particles)
+    model = widened(trained.model, spread)
+    filter = applied_filter(trained.filter, num_particles, num_iterations)
     key = jax.random.key(seed)
     known = TrainingRange.of_record(run.record["data"])
     settings = Settings(num_particles, num_samples, spread)
@@ -260,25 +257,6 @@ def apply_run(
         run.template, model, filter, key, num_samples, levels, latents, known, settings,
         trained.step, fill_gaps=fill_gaps,
     )  # fmt: skip
-
-
-def applied_filter(trained: AbstractFilter, num_particles: int) -> AbstractFilter:
-    """The filter with the inference of `trained`, whatever it was trained with, for new data.
-
-    One sampled past is what AVF learns from, and as a belief it is overconfident: it holds one
-    guess of all that was not observed for a fact. So `num_particles` weighted trajectories are
-    carried, each proposed by the trained inference, and resampled where fewer than half of them
-    count; 1 gives the paper's filter. The members of an ensemble share them.
-    """
-    own = share_of_member(trained, num_particles)
-
-    def applied(trained: AbstractFilter) -> AbstractFilter:
-        assert isinstance(trained, VariationalFilter | ParticleFilter)
-        if own == 1:
-            return VariationalFilter(trained.inference)
-        return ParticleFilter(trained.inference, own, resample_below=0.5)
-
-    return of_each_member(trained, applied)
 
 
 def filter_data(

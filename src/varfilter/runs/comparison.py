@@ -34,6 +34,7 @@ def compare_run(
     split: str = "test",
     horizon: int | None = None,
     num_particles: int | None = None,
+    num_iterations: int | None = None,
     seed: int = 0,
 ) -> dict[str, Any] | None:
     """The scores of the run and of the references of its medium, as plain JSON.
@@ -50,7 +51,8 @@ def compare_run(
     where there are no columns.
 
     Without a `horizon` it is ten, or half of the longest sequence if that is less. `dataset` is
-    that of the run, if it is at hand.
+    that of the run, if it is at hand. `num_iterations` are those of AVF in place of those of
+    training, by which the weights are found all the same.
     """
     if horizon is not None:
         require_positive("horizon", horizon)
@@ -60,7 +62,12 @@ def compare_run(
     references = run.medium.column_references(dataset, run.folder / LINEAR, horizons)
     if references is None:
         return None
-    applied = apply_run(run, seed=seed, num_particles=num_particles)
+    trained = apply_run(run, seed=seed, num_particles=num_particles)
+    applied = trained
+    if num_iterations is not None:
+        applied = apply_run(
+            run, seed=seed, num_particles=num_particles, num_iterations=num_iterations
+        )
     # Where there is no pool, nobody asks for predictions of other widths.
     drawn = filter_predictions(
         applied.filter, applied.model, sequences, jax.random.key(seed),
@@ -73,7 +80,7 @@ def compare_run(
     }
     pool = None
     if split != "valid":
-        pooled = with_pool(run, applied, dataset).pool
+        pooled = with_pool(run, trained, dataset).pool
         pool = None if pooled is None else pooled.pool
     found = {
         str(ahead): _scores_at(dataset, own, {name: each[ahead] for name, each in said.items()},

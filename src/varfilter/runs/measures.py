@@ -29,20 +29,23 @@ def measure_run(
     split: str = "test",
     dataset: Dataset | None = None,
     num_particles: int | None = None,
+    num_iterations: int | None = None,
     num_futures: int | None = None,
     seed: int = 0,
     scores: dict[str, Any] | None = None,
 ) -> list[dict[str, Any]]:
     """The measures of the run's medium on a split, as plain JSON; none where it has none.
 
-    They are of the filter that `filter_data` applies, with `num_particles` trajectories; `scores`
+    They are of the filter that `filter_data` applies, with `num_particles` trajectories, and with
+    `num_iterations` of AVF in place of those of training; `scores`
     are those of `score_run`, for measures that are nats in other units. `num_futures` are drawn
     where the best of several counts (10; 0 leaves such measures out). `dataset` is the run's own.
     """
     dataset = run.dataset if dataset is None else dataset
     predictor = run_predictor(
-        run, dataset, split=split, num_particles=num_particles, num_futures=num_futures, seed=seed
-    )
+        run, dataset, split=split, num_particles=num_particles, num_iterations=num_iterations,
+        num_futures=num_futures, seed=seed,
+    )  # fmt: skip
     found = run.medium.measures(dataset, split, predictor, scores or {})
     return [measure.as_json() for measure in found]
 
@@ -53,6 +56,7 @@ def run_predictor(
     *,
     split: str,
     num_particles: int | None = None,
+    num_iterations: int | None = None,
     num_futures: int | None = None,
     seed: int = 0,
 ) -> "RunPredictor":
@@ -60,7 +64,7 @@ def run_predictor(
     num_futures = NUM_FUTURES if num_futures is None else num_futures
     if num_futures < 0:
         raise ValueError(f"`num_futures` must not be negative; got {num_futures}.")
-    applied = apply_run(run, seed=seed, num_particles=num_particles)
+    applied = apply_run(run, seed=seed, num_particles=num_particles, num_iterations=num_iterations)
     return RunPredictor(applied, dataset, split, observed_mean(run), num_futures)
 
 
@@ -84,10 +88,10 @@ class RunPredictor:
         self, begin: int, horizon: int, num_samples: int, *, mean: bool = True
     ) -> Iterator[Futures]:
         """Draw so many futures after `begin` steps of each sequence that is long enough."""
-        for number, sequence in enumerate(self._sequences()):
-            if len(sequence.xs) < begin + horizon:
-                continue
-            rows_per_step = self.dataset.rows_per_step
+        rows_per_step = self.dataset.rows_per_step
+        # No more is read of each than is asked for: long ones leave room for many.
+        long_enough = self._sequences(first=(begin + horizon) * rows_per_step)
+        for number, sequence in enumerate(long_enough):
             seen = sequence.steps(0, begin, rows_per_step)
             after = sequence.steps(begin, begin + horizon, rows_per_step)
             belief = self.applied.last_belief(seen)
@@ -96,9 +100,9 @@ class RunPredictor:
                 jax.random.fold_in(self.applied.key, number),
                 us=after.us, num_samples=num_samples, observe=self.observe if mean else None,
             )  # fmt: skip
-            yield Futures(seen.xs, after.xs, np.asarray(drawn.samples))
+            yield Futures(seen.xs, after.xs, np.asarray(drawn.samples), sequence.name)
 
-    def _sequences(self) -> Iterator[NewSequence]:
+    def _sequences(self, *, first: int | None = None) -> Iterator[NewSequence]:
         per_step = max(1, self.dataset.num_elements)
         most = min(MOST_STEPS, max(64, MOST_NUMBERS // per_step)) * self.dataset.rows_per_step
-        yield from held_sequences(self.dataset, self.split, most)
+        yield from held_sequences(self.dataset, self.split, most, first=first)

@@ -10,15 +10,10 @@ import numpy as np
 from varfilter._arguments import require_positive
 from varfilter.data.dataset import Dataset, Family
 from varfilter.experiments.settings import Bound, filter_with
-from varfilter.filters import (
-    AbstractFilter,
-    ParticleFilter,
-    VariationalFilter,
-    of_each_member,
-    share_of_member,
-)
-from varfilter.inference import AbstractInference, Iterative
+from varfilter.filters import ParticleFilter, of_each_member, share_of_member
 from varfilter.models import widened
+from varfilter.runs.filters import trained_inference
+from varfilter.runs.measures import NUM_FUTURES
 from varfilter.runs.metrics import judgements, reference_of, verdict
 from varfilter.runs.run import Run
 from varfilter.training.evaluation import Evaluation, HeldOut
@@ -52,7 +47,7 @@ def score_run(
                 " particles beside it."
             )
     trained = run.trained()
-    inference = _inference(trained.filter, num_iterations)
+    inference = trained_inference(trained.filter, num_iterations)
     particles = choice.num_particles if num_particles is None else num_particles
     filter = of_each_member(
         trained.filter,
@@ -108,7 +103,7 @@ def score_particles(
     """
     trained = run.trained()
     count = run.medium.num_particles if num_particles is None else num_particles
-    inference = _inference(trained.filter, num_iterations)
+    inference = trained_inference(trained.filter, num_iterations)
     own = share_of_member(trained.filter, require_positive("num_particles", count))
     filter = of_each_member(
         trained.filter, lambda _: ParticleFilter(inference, own, resample_below=0.5)
@@ -134,11 +129,13 @@ def name_of(
     run: Run,
     num_particles: int | None = None,
     horizon: int | None = None,
+    num_futures: int | None = None,
 ) -> str:
     """The name of the file that keeps these scores: what differs from training is in it.
 
     `num_particles` is of the particle bound beside the free energy, if another number than the
-    medium's was asked for; and `horizon` that of the comparison by column.
+    medium's was asked for; `horizon` that of the comparison by column, and `num_futures` those of
+    which the best counts.
     """
     choice = run.experiment.filter
     parts = ["evaluation", scores["split"]]
@@ -154,25 +151,11 @@ def name_of(
         parts.append(f"iterations-{scores['num_iterations']}")
     if horizon is not None:
         parts.append(f"horizon-{horizon}")
+    if num_futures not in (None, NUM_FUTURES):
+        parts.append(f"futures-{num_futures}")
     if scores["seed"]:
         parts.append(f"seed-{scores['seed']}")
     return "-".join(parts) + ".json"
-
-
-def _inference(filter: AbstractFilter, num_iterations: int | None) -> AbstractInference:
-    """The inference that was trained, of an ensemble those of its members, with so many updates."""
-    trained = getattr(filter, "members", filter)
-    assert isinstance(trained, VariationalFilter | ParticleFilter)
-    inference = trained.inference
-    if num_iterations is None:
-        return inference
-    if not isinstance(inference, Iterative):
-        raise ValueError(
-            f"`num_iterations` is {num_iterations}, but this run infers with"
-            f" `{type(inference).__name__}`, whose iterations are not to be chosen after"
-            " training. Leave it out, or evaluate a run of AVF."
-        )
-    return inference.with_num_iterations(num_iterations)
 
 
 def _in_density_units(found: Evaluation, dataset: Dataset) -> dict[str, Any] | None:
