@@ -192,6 +192,11 @@ def test_what_is_written_of_a_song_has_its_tempo_and_loudness(place, tmp_path):
             "`--longest-gap` is for lines on standard input, and `INPUT` is 'new.mid'",
         ),
         (("filter", "music", "-", "--out", "a.mid"), "cannot be read from lines"),
+        (
+            ("forecast", "music", "new.mid", "--horizon", "2", "--no-pool"),
+            "`--no-pool` leaves out the references of a table",
+        ),
+        (("sample", "music", "--start", "-"), "`--start` is -, but takes no lines"),
         (("sample", "music", "--temperature", "0"), "`--temperature` must be a number above 0"),
         (("sample", "music", "--temperature", "nan"), "`--temperature` must be a number above 0"),
         (("sample", "music", "--start", "no.mid"), "`--start` is 'no.mid'"),

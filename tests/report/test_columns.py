@@ -97,7 +97,9 @@ def test_a_run_that_loses_says_so_where_it_is_used(reported, monkeypatch, tmp_pa
     assert set(nats) == {"model", "pooled", LAST, LINEAR}
     other.record["comparison"] = {"model": 2.0, LAST: 3.0, LINEAR: 1.5}
     said = verdict(other)
-    assert said.startswith(f"It is no better than the {LINEAR}: 2.0000 nats per step of the valid")
+    assert said.startswith(
+        f"The model is no better than the {LINEAR}: 2.0000 nats per step of the valid"
+    )
     assert "1.5000" in said
     other.record["comparison"] = {"model": 1.0, LAST: 3.0, LINEAR: 1.5}
     assert verdict(other) is None
@@ -119,7 +121,9 @@ def test_training_ends_with_what_it_lost_to(reported, monkeypatch, tmp_path, cap
     assert "one step ahead" in out
     assert "alarms: none, since fewer than 30 steps of the validation part" in out
     last = " ".join(out[out.rindex("warning:") :].split())
-    assert last.startswith(f"warning: It is no better than the {LINEAR}: 9.0000 nats per step")
+    assert last.startswith(
+        f"warning: The model is no better than the {LINEAR}: 9.0000 nats per step"
+    )
     # Who asked for the last lines has the verdict, without the table.
     _print_end(other, run.dataset, stopped, TrainOptions(quiet=True))
     out = capsys.readouterr().out

@@ -228,7 +228,7 @@ def test_a_forecast_goes_on_where_the_data_end(world, varfilter, tmp_path):
     assert code == 0
     # It was trained for a moment, which a forecast repeats; and there is nothing to weigh it by.
     naive, alone = err.splitlines()
-    assert naive.startswith("It is no better than a naive predictor")
+    assert naive.startswith("The model is no better than a naive predictor")
     assert alone.startswith("Forecasts are the model's alone, and not pooled with its references")
     rows = parsed(out)
     assert [(row["pump"], row["step"]) for row in rows] == [

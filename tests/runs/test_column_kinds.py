@@ -10,7 +10,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from commands import succeed
+from commands import command, succeed
 from kinds_of_columns import KINDS, LEVELS, one_of_each
 from tiny_runs import TINY, keep_untrained
 from varfilter.data.tables.read import read_table
@@ -127,11 +127,18 @@ def test_live_lines_with_an_unknown_level(run):
     table = one_of_each(4, seed=5)
     told = [{name: table[name][t] for name in KINDS} for t in range(4)]
     told[2]["state"] = "burnt"
+    # Of a line that is left out nothing is told but why.
+    bad = told[3] | {"state": "frozen", "rain": "much"}
+    told.insert(3, bad)
     lines = "".join(json.dumps(line) + "\n" for line in told)
-    result = succeed("filter", run.folder, "-", "--num-particles", 4, stdin=lines)
+    result = command("filter", run.folder, "-", "--num-particles", 4, stdin=lines)
+    assert result.code == 2
     live = [json.loads(line) for line in result.out.splitlines()]
-    assert [row["state"] for row in live] == [*table["state"][:2], None, table["state"][3]]
+    # Rows have what came, though nothing was taken from it.
+    assert [row["state"] for row in live] == [*table["state"][:2], "burnt", table["state"][3]]
     assert "Line 3" in result.err
+    assert "in column `rain`, where a number or null must be" in result.err
+    assert "frozen" not in result.err
     assert "'burnt', no level of the training rows: taken as missing" in result.err
 
 

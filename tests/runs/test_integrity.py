@@ -16,9 +16,9 @@ from commands import command, refuse, succeed
 from refusals import refuses
 from songs import contents
 from tiny_runs import keep_untrained, tiny
-from varfilter.runs import Run
+from varfilter.runs import Run, calibration, forecasting
 from varfilter.runs.checkpointing import Best, Checkpointing, Standing
-from varfilter.runs.folder import locked, sealed, unsealed
+from varfilter.runs.folder import locked, read_list, sealed, unsealed, write_list
 from varfilter.runs.run import Progress, Trained
 from varfilter.runs.training import train_run
 from varfilter.training.checkpoints import kept_checkpoints
@@ -182,6 +182,22 @@ def test_damaged_metrics_keep_the_lines_that_are_whole(run):
     assert run.metrics() == before[:3] + before[4:]
     assert (run.folder / "metrics.jsonl.damaged").read_bytes() == b"".join(lines)
     assert f"nothing to repair in {run.folder}" in succeed("repair", run.folder).out
+
+
+@pytest.mark.parametrize("room", [calibration, forecasting])
+def test_what_validation_finds_again_is_put_out_of_the_way(run, room):
+    path = run.folder / room.FILE
+    write_list(path, room.ENTRY, room.VERSION, [])
+    assert f"nothing to repair in {run.folder}" in succeed("repair", run.folder).out
+    cut = path.read_bytes()[:-9]
+    path.write_bytes(cut)
+    with pytest.raises(ValueError, match="varfilter repair"):
+        read_list(path, room.ENTRY, room.VERSION)
+    assert (
+        f"{room.FILE} was removed; validation finds it again" in succeed("repair", run.folder).out
+    )
+    assert not path.exists()
+    assert path.with_name(f"{room.FILE}.damaged").read_bytes() == cut
 
 
 def test_what_cannot_be_repaired_is_said(run, tmp_path):

@@ -228,6 +228,11 @@ class Forecast(AppliedCommand):
             }
             _require_quantiles(self, run)
             _require_lines(self, run, target)
+            if not (self.pool or run.medium.has_column_references):
+                raise ValueError(
+                    "`--no-pool` leaves out the references of a table, and this run was trained on"
+                    f" {run.medium.plural}, whose forecasts are the model's alone. Leave it out."
+                )
             if target.is_recording:
                 _require_rows(self, "levels")
                 found = expected_ahead(run, self.input, self.horizon, inputs=self.inputs, **options)
@@ -244,6 +249,9 @@ class Forecast(AppliedCommand):
                 applied = apply_run(run, **options)
                 live = _live(self, with_pool(run, applied) if self.pool else applied)
                 target.write(live.forecast_rows(sys.stdin.buffer, self.horizon, self.inputs))
+                if not (live.num_lines or live.interrupted):
+                    tell("No line came on standard input, so that there is nothing to forecast.")
+                    return 2
                 return _code_after(live)
             target.write(
                 forecast_data(

@@ -98,7 +98,7 @@ class Evaluate(Command):
         with refusals(SMALLER, self.flags) as refused:
             from varfilter._arguments import require_positive
             from varfilter.cli.comparison import say_comparison
-            from varfilter.runs.comparison import compare_run
+            from varfilter.runs.comparison import compare_run, compared_part
             from varfilter.runs.folder import surroundings, write_whole
             from varfilter.runs.measures import measure_run
             from varfilter.runs.run import Run
@@ -111,6 +111,8 @@ class Evaluate(Command):
             _require_measured(self, [run])
             if self.num_iterations is not None:
                 _require_iterations(run, self.num_iterations)
+            if self.horizon is not None:  # refused before the scores, which take long
+                compared_part(run.dataset, self.split, self.horizon)
             is_elbo = (self.bound or run.experiment.filter.bound) == "elbo"
             options = {
                 "split": self.split,
@@ -200,6 +202,7 @@ class Report(Command):
         with refusals("Give a smaller --num-particles.", self.flags) as refused:
             from varfilter._arguments import require_positive
             from varfilter.report import report
+            from varfilter.runs.comparison import compared_part
             from varfilter.runs.run import Run
 
             if not self.runs:
@@ -209,6 +212,9 @@ class Report(Command):
                 if getattr(self, name) is not None:
                     require_positive(name, getattr(self, name))
             _require_measured(self, runs)
+            for run in runs if self.horizon is not None else ():
+                if run.medium.has_column_references:
+                    compared_part(run.dataset, self.split, self.horizon)
             folder = self.runs[0] if len(runs) == 1 else Path()
             out = report(
                 runs,

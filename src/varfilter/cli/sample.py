@@ -77,6 +77,11 @@ class Sample(AppliedCommand):
                 raise ValueError(
                     f"`{name}` is for what goes on from a file: give --start too, or leave it out."
                 )
+            if self.start == "-":
+                raise ValueError(
+                    "`--start` is -, but takes no lines from standard input: give a file or a"
+                    " folder."
+                )
             run = Run.load(self.run)
             endings = run.medium.endings
             out = Path(f"sample{endings[0]}") if self.out is None else self.out

@@ -371,7 +371,8 @@ def _made_up(dataset: Dataset, split: str, predictor: Predictor) -> list[Measure
     made, came = np.mean(drawn, axis=0)
     what = (
         f"{count(horizon, 'step')} that the model draws after the first of"
-        f" {count(len(drawn), 'piece')} that go on for as long, as the data did"
+        f" {count(len(drawn), 'piece')} that {'goes' if len(drawn) == 1 else 'go'} on for as long,"
+        " as the data did"
     )
     return [Measure("notes a step, made up", float(made), what, {"the data": float(came)})]
 

@@ -188,7 +188,7 @@ def filtering_of(
     have a rate.
     """
     rows, num_steps = _recorded(dataset, rows)
-    surprise = -np.asarray(filtered.bound)
+    surprise = 0.0 - np.asarray(filtered.bound)  # 0 where nothing was observed, and not -0
     num_given = num_steps - len(surprise) if surprise.ndim == 1 else -1
     if num_given not in (0, 1):
         raise ValueError(

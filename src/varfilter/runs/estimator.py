@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from varfilter._arguments import require_positive
 from varfilter.data.dataset import Dataset
 from varfilter.data.tables.read import read_table
 from varfilter.data.tables.schema import TableSchema
@@ -249,6 +250,8 @@ class TableFilter:
         in ten of them, and alarms are marked. With a `horizon`, the fan shows what may follow.
         `sequence` is the name of it (the first); `frame` is what it was fitted to if not given.
         """
+        if horizon != 0:  # without one there is no fan
+            horizon = require_positive("horizon", horizon)
         run, frame = self.run, self._given(frame)
         applied = apply_run(run, seed=self.seed, levels=BAND)
         applied = with_alarms(run, applied, self.alarm_rate, self._dataset)

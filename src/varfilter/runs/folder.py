@@ -120,7 +120,8 @@ def read_list(path: Path, entry: str, version: int) -> list[dict[str, Any]]:
 def list_damaged(path: Path, error: Exception) -> ValueError:
     """The error of a list that cannot be read, and what to do."""
     return ValueError(
-        f"{str(path)!r} is damaged ({error}). Remove it: it is made again from the validation"
+        f"{str(path)!r} is damaged ({error}). Remove it, or run"
+        f" `varfilter repair {shlex.quote(str(path.parent))}`: it is made again from the validation"
         " data of the run, where they are at hand."
     )
 

@@ -175,6 +175,7 @@ class LiveFilter:
                 try:
                     steps = self._reader.read(line)
                 except ValueError as error:
+                    self._reader.notes.clear()  # of a line that is left out nothing is taken
                     self.num_bad += 1
                     self.report(f"Line {self.num_lines} of standard input {error}")
                     if not self.stop_on_bad_line:

@@ -149,7 +149,7 @@ def naivety(nats: float, reference: Any) -> str | None:
     if nats < reference.nats:
         return None
     return (
-        f"It is no better than a naive predictor: {nats:.4f} nats per step, where"
+        f"The model is no better than a naive predictor: {nats:.4f} nats per step, where"
         f" {reference.nats:.4f} take no learning ({reference.what})."
     )
 
@@ -208,7 +208,7 @@ def shortfall(nats: Mapping[str, float], split: str = "valid") -> str | None:
     if nats[MODEL] < nats[name]:
         return None
     return (
-        f"It is no better than the {name}: {nats[MODEL]:.4f} nats per step of the"
+        f"The model is no better than the {name}: {nats[MODEL]:.4f} nats per step of the"
         f" {'validation' if split == 'valid' else split} part, where that has"
         f" {nats[name]:.4f}."
     )
@@ -266,7 +266,7 @@ class TrainingRange:
             if not seen.size or not np.isfinite(low):
                 continue
             lowest, highest = low - margin[i], high + margin[i]
-            far = [v for v in (seen.min(), seen.max()) if not lowest <= v <= highest]
+            far = [v for v in np.unique([seen.min(), seen.max()]) if not lowest <= v <= highest]
             if far:
                 name = self.names[i] if self.names else ""
                 what = f"Column {name!r}" if name else "The data"

@@ -6,6 +6,7 @@ from typing import Any
 
 from varfilter._files import remove_abandoned
 from varfilter._text import count
+from varfilter.runs import calibration, forecasting
 from varfilter.runs.folder import (
     BEST,
     CHECKPOINTS,
@@ -14,6 +15,7 @@ from varfilter.runs.folder import (
     held,
     is_intact,
     is_run,
+    read_list,
     read_record,
     write_record,
     writing,
@@ -31,8 +33,8 @@ def repair_run(folder: str | Path) -> list[str]:
     """Put right what is damaged in the folder of a run; returns a sentence for each thing done.
 
     A damaged record is restored from the copy in the newest checkpoint that is whole; of damaged
-    metrics the lines that are whole are kept; damaged starts are put out of the way. The damaged
-    files stay, under another name.
+    metrics the lines that are whole are kept; what validation can find again, such as starts,
+    alarms and pools, is put out of the way. The damaged files stay, under another name.
     Checkpoints are not touched: training leaves damaged ones out by itself.
     """
     folder = Path(folder).expanduser()
@@ -45,7 +47,7 @@ def repair_run(folder: str | Path) -> list[str]:
             remove_abandoned(each)
         manifests = {path: _manifest(path) for path in _checkpoints(folder)}
         done = [*_repair_record(folder, manifests), *_repair_metrics(folder)]
-        done += _repair_starts(folder)
+        done += [*_repair_starts(folder), *_repair_lists(folder)]
         bad = [reason for reason in manifests.values() if isinstance(reason, str)]
         return done + [f"Left as it is: {reason}" for reason in bad]
 
@@ -114,6 +116,21 @@ def _repair_starts(folder: Path) -> list[str]:
     with writing(path):
         path.unlink()
     return [f"{STARTS} was removed; it is made from the run's data again{kept}."]
+
+
+def _repair_lists(folder: Path) -> list[str]:
+    """Put damaged alarms and pools out of the way: validation finds them again."""
+    done = []
+    for each in (calibration, forecasting):
+        path = folder / each.FILE
+        try:
+            read_list(path, each.ENTRY, each.VERSION)
+        except ValueError:
+            kept = _copy_of(path)
+            with writing(path):
+                path.unlink()
+            done.append(f"{each.FILE} was removed; validation finds it again{kept}.")
+    return done
 
 
 def _copy_of(path: Path) -> str:

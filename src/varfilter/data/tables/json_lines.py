@@ -369,7 +369,10 @@ def _number(name: str, kind: str | None, value: Any) -> float:
             f"has {_shown(json.dumps(value))} in column `{name}`, where a number or null must be."
         )
     if kind not in (None, *REAL) and unfit(kind, np.array([number])).size:
-        raise ValueError(f"has {number:g} in column `{name}`, a {kind} one, of {what_fits(kind)}.")
+        raise ValueError(
+            f"has {number:g} in column `{name}`, which is of the kind {kind}, with"
+            f" {what_fits(kind)}."
+        )
     return number
 
 

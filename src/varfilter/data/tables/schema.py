@@ -376,7 +376,6 @@ def require_kind(name: str, kind: str, column: np.ndarray, rows: Rows, *, given:
     if bad.size:
         fix = "Correct it" if given else f"Give `kinds={{{name!r}: 'numeric'}}`"
         raise ValueError(
-            f"Column `{name}` is a {kind} one, of {what_fits(kind)}"
-            f"{'' if given else ' (as trained on)'},"
-            f" but has {column[bad[0]]:g}{rows.at(int(bad[0]))}. {fix}."
+            f"Column `{name}` is of the kind {kind}{'' if given else ' (as trained on)'}, with"
+            f" {what_fits(kind)}, but has {column[bad[0]]:g}{rows.at(int(bad[0]))}. {fix}."
         )
