@@ -104,7 +104,7 @@ def test_all_of_it_together():
     found = judgements(lines_of([*LEARNING, 8.0, 9.0], kl=0.0), reference)
     assert [text.split()[:2] for text in found] == [
         ["Validation", "has"],
-        ["The", "latents"],
+        ["The", "KL"],
         ["The", "model"],
     ]
     assert judgements(lines_of([*LEARNING, 6.5001]), Reference("", 7.0)) == []
