@@ -23,8 +23,9 @@ def main():
     options.add_argument("ahead", help="the mean of what may follow its beginning")
     options.add_argument("goes_on", help="its beginning, and one future")
     given = options.parse_args()
-    clip, expected, ahead, goes_on = map(
-        frames_of, (given.clip, given.expected, given.ahead, given.goes_on)
+    lasts = shortest(given.clip)
+    clip, expected, ahead, goes_on = (
+        frames_of(path, lasts) for path in (given.clip, given.expected, given.ahead, given.goes_on)
     )
     begin = len(goes_on) - len(ahead)
     rows = {
@@ -37,11 +38,20 @@ def main():
     save(picture(rows), given.out, "video.png")
 
 
-def frames_of(path):
-    """The frames of a film in grey."""
+def shortest(path):
+    """The milliseconds of a step: a frame that stays as it was for several is one in the file."""
     with Image.open(path) as film:
-        images = [frame.convert("L") for frame in ImageSequence.Iterator(film)]
-    return [np.asarray(image.resize((128, 128))) for image in images]
+        return min(frame.info["duration"] for frame in ImageSequence.Iterator(film))
+
+
+def frames_of(path, lasts):
+    """The frames of a film in grey, each as often as it lasts so many milliseconds."""
+    found = []
+    with Image.open(path) as film:
+        for frame in ImageSequence.Iterator(film):
+            image = frame.convert("L").resize((128, 128))
+            found += [np.asarray(image)] * round(frame.info["duration"] / lasts)
+    return found
 
 
 def picture(rows):
