@@ -302,7 +302,7 @@ BAD = {
     '{"wrm": 3}': "none of the columns is_on, warm; it has 'wrm'",
     '{"warm": "hot"}': '"hot"\' in column `warm`',
     '{"warm": Infinity}': "in column `warm`",
-    '{"is_on": 2}': "a binary one",
+    '{"is_on": 2}': "of the kind binary, with 0 and 1",
     '{"warm": 1, "pump": null}': "name of its sequence",
     '{"warm": 1}': "lacks column `pump`, the name of its sequence",
     "{}": "none of the columns is_on, warm; it is empty",
