@@ -26,7 +26,8 @@ def made():
 
 def test_each_column_has_the_family_that_its_training_rows_show(made):
     assert made.schema.kinds == KINDS
-    assert set(made.schema.reasons) == {"shock", "rain", "share", "faults"}
+    assert set(made.schema.reasons) == set(KINDS)
+    assert made.schema.reasons["steps"] == "only whole numbers from 0 to 1,000"
     families = dict(zip(made.columns, made.family, strict=True))
     assert {name: family.distribution.__name__ for name, family in families.items()} == {
         "noise": "Normal",
@@ -48,7 +49,12 @@ def test_each_column_has_the_family_that_its_training_rows_show(made):
     assert "480 different ones in 480 training rows" in made.schema.left_out["note"]
     assert made.schema.left_out["site"] == "text, 'north' throughout"
     notes = " ".join(made.notes)
-    for word in ("degrees of freedom", "are 0, and none is below", "exactly 1, the highest"):
+    for word in (
+        "degrees of freedom",
+        "are 0, and none is below",
+        "exactly 1, the highest",
+        "Columns taken as binary (only 0 and 1, or true and false): on.",
+    ):
         assert word in notes
     assert "Column 'state' has 3 levels: busy, down, idle." in notes
 

@@ -197,7 +197,7 @@ def test_notes_tell_how_a_table_was_read(tmp_path):
     np.testing.assert_array_equal(everything(made)[:, 0], np.arange(20) + np.float32(0.25))
     assert made.schema.left_out == {"": "row numbers", "site": "text, 'x' throughout"}
     told = " ".join(made.notes)
-    for part in ("column 'Datum'", "86400 s", "one sequence", "by time", "numeric: Temp °C",
+    for part in ("column 'Datum'", "86400 s", "one sequence", "by time", "likelier): Temp °C",
                  "row numbers", "'site' is left out", "day, month, year", "cp1252",
                  "decimal commas"):  # fmt: skip
         assert part in told

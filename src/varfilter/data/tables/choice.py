@@ -14,6 +14,7 @@ from varfilter.data.dataset import Family, Scaling
 from varfilter.data.ragged import Ragged
 from varfilter.data.tables.columns import unknown
 from varfilter.data.tables.kinds import (
+    GROUNDS,
     KINDS,
     MOTIONS_OF,
     Kind,
@@ -196,6 +197,8 @@ def refined_kinds(
         if name not in given:
             sequences = [rows[:, i] for rows in training]
             found[name] = refined_kind(kind, words.get(name, "level"), sequences)
+            if not found[name].reason:
+                found[name] = Kind(found[name].word, GROUNDS[found[name].word])
     return found
 
 

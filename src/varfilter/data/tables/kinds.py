@@ -23,6 +23,8 @@ from varfilter.distributions import (
     ZeroInflated,
 )
 
+# Enough values to infer a kind from, and so few levels of a count that rounding matters.
+FEWEST_VALUES, HIGHEST_COUNT = 20, 1000
 # What a user calls the kinds, and what they are.
 KINDS = {
     "numeric": "a Gaussian",
@@ -34,6 +36,13 @@ KINDS = {
     "events": "whole numbers of a negative binomial",
     "categorical": "one of several levels",
 }
+# What the training rows of a column show that no other family is likelier for.
+GROUNDS = {
+    "numeric": "numbers for which no other family is likelier",
+    "binary": "only 0 and 1, or true and false",
+    "count": f"only whole numbers from 0 to {HIGHEST_COUNT:,}",
+    "categorical": "text with several levels",
+}
 # How each may be told to a model, beside as it is.
 MOTIONS_OF = {
     "numeric": MOTIONS[1:],
@@ -43,8 +52,6 @@ MOTIONS_OF = {
 }
 # Those of which any number may be read: an absurd one is the filter's to judge.
 REAL = ("numeric", "heavy", "zeros", "bounded")
-# Enough values to infer a kind from, and so few levels of a count that rounding matters.
-FEWEST_VALUES, HIGHEST_COUNT = 20, 1000
 # Of the training values, those that are exactly 0 in a column of many zeros; or at a bound that
 # binds, where they are also so many times as many as at the next value.
 MANY_ZEROS, AT_BOUND, TIMES_NEXT = 0.1, 0.02, 3
@@ -177,12 +184,12 @@ def family_of(
 
 
 def kind_notes(kinds: Mapping[str, Kind]) -> list[str]:
-    """Sentences on the columns whose family the training rows chose, and why."""
+    """Sentences on the columns for which the training rows chose an unusual family, and why."""
     return [
         f"Column '{name}' is {kind.word} ({KINDS[kind.word]}): {kind.reason}. For another, give"
         f" `kinds`, such as {name}={'count' if kind.word == 'events' else 'numeric'}."
         for name, kind in kinds.items()
-        if kind.reason and kind.word != "categorical"
+        if kind.reason and kind.word not in GROUNDS
     ]
 
 

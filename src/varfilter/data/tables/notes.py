@@ -7,6 +7,7 @@ import numpy as np
 from varfilter._text import count
 from varfilter.data.ragged import Ragged
 from varfilter.data.tables.files import SEQUENCE_AXIS, Columns
+from varfilter.data.tables.kinds import GROUNDS
 from varfilter.data.tables.schema import TableSchema
 from varfilter.data.tables.steps import merged_note
 
@@ -34,7 +35,11 @@ def notes_of(
     notes.append(_sequence_note(schema.layout.sequence))
     notes.append(f"Split by {'whole sequences' if by_sequence else 'time, each sequence'}.")
     for kind in dict.fromkeys(kinds.values()):
-        notes.append(f"Columns taken as {kind}: {_listed(n for n in kinds if kinds[n] == kind)}.")
+        names = [name for name in kinds if kinds[name] == kind]
+        # Of an unusual family each column has a sentence of its own, with its numbers.
+        is_seen = any(schema.reasons.get(name) == GROUNDS.get(kind) for name in names)
+        why = f" ({GROUNDS[kind]})" if kind in GROUNDS and is_seen else ""
+        notes.append(f"Columns taken as {kind}{why}: {_listed(names)}.")
     notes += [
         f"Column {_quoted(name)} has {count(len(levels), 'level')}: {_listed(levels)}. Any other"
         " is missing."
