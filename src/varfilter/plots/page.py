@@ -56,6 +56,7 @@ dt { color: var(--dim); } dd { margin: 0; min-width: 0; }
   .wide td, .wide th { padding: .35rem .3rem; } }
 img { max-width: 100%; height: auto; display: block; margin: .6rem 0; border-radius: .3rem; }
 img.film { image-rendering: pixelated; } audio { width: 100%; max-width: 30rem; display: block; }
+summary { cursor: pointer; color: var(--number); }
 figcaption, .note { color: var(--dim); font-size: .92rem; } figure { margin: 1rem 0; }
 code { background: var(--code); padding: .1rem .3rem; border-radius: .2rem; }
 code span { display: inline-block; max-width: 100%; }

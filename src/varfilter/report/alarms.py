@@ -1,4 +1,4 @@
-"""The alarms in a part of a table: a list with their causes, and pictures of the rarest of them."""
+"""The alarms in a part of a table: a list with their causes, and a picture of each event."""
 
 import html
 from collections.abc import Iterator
@@ -23,7 +23,9 @@ BAND = (0.05, 0.95)
 CONTEXT = 30
 # Alarms that are nearer to each other are of one event, and in one picture.
 APART = 10
-MOST_DRAWN, MOST_LISTED = 3, 20
+MOST_DRAWN, MOST_LISTED = 12, 20
+# So many of the pictures are open; a click opens the others.
+MOST_OPEN = 3
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,7 @@ def alarm_parts(found: SplitAlarms, medium: AbstractMedium, dataset: Dataset) ->
         f" {count(numbers['num_calibrated'], 'step')} of valid."
     )
     parts = [f"<p>{html.escape(lead)}</p>"]
+    pictures = []
     for each in found.drawn:
         assert each.alarms is not None
         first = int(np.flatnonzero(each.alarms.flags)[0])
@@ -105,7 +108,17 @@ def alarm_parts(found: SplitAlarms, medium: AbstractMedium, dataset: Dataset) ->
             " the columns that caused an alarm."
         )
         paint = partial(_painted, medium, dataset, each)
-        parts.append(illustration(paint, text))
+        pictures.append(illustration(paint, text))
+    parts += pictures[:MOST_OPEN]
+    if len(pictures) > MOST_OPEN:
+        others = count(len(pictures) - MOST_OPEN, "more event")
+        folded = "".join(pictures[MOST_OPEN:])
+        parts.append(f"<details><summary>{others}, less rare</summary>{folded}</details>")
+    if numbers["num_events"] > len(pictures):
+        parts.append(
+            f'<p class="note">Drawn are the {len(pictures)} rarest of'
+            f" {numbers['num_events']:,} events.</p>"
+        )
     if listed:
         rows = [
             [each["sequence"], each["time"], f"{each['p_value']:.1e}", each["cause"]]

@@ -141,16 +141,23 @@ class TableFilter:
         for _ in train_run(run, dataset):
             pass
         self._run, self._fitted, self._dataset = run, frame, dataset
+        self._compare()
+        return self
+
+    def _compare(self) -> None:
+        """Hold what was learned against its references, and warn if it is no better."""
+        run, dataset = self.run, self._dataset
+        assert dataset is not None
         self._compared = remember_comparison(run, dataset)
         if (said := verdict(run)) is not None:
-            warnings.warn(said, stacklevel=2)
-        return self
+            warnings.warn(said, stacklevel=3)
 
     @property
     def comparison_(self) -> dict[str, Any] | None:
-        """The scores of the last `fit` beside naive and linear predictors, on the validation part.
+        """The scores of the last `fit` or `update` beside naive and linear predictors.
 
-        As `varfilter.runs.comparison.compare_run` has them; None of a filter that was loaded.
+        They are of the validation part, as `varfilter.runs.comparison.compare_run` has them; None
+        of a filter that was loaded.
         """
         return self._compared
 
@@ -171,6 +178,7 @@ class TableFilter:
             run, self._folder(), frame, old, num_epochs=num_epochs
         )
         self._fitted = frame
+        self._compare()
         return self
 
     def filter(
@@ -181,6 +189,7 @@ class TableFilter:
         latents: bool = False,
         num_particles: int | None = None,
         num_samples: int | None = None,
+        spread: float | None = None,
         fill_gaps: bool = False,
     ) -> Any:
         """The rows of `filter_data`, as a frame of the kind given, or a dictionary of arrays.
@@ -190,8 +199,8 @@ class TableFilter:
         """
         rows = filter_data(
             self.run, frame, seed=self.seed, levels=levels, latents=latents,
-            num_particles=num_particles, num_samples=num_samples, fill_gaps=fill_gaps,
-            alarm_rate=self.alarm_rate, dataset=self._dataset,
+            num_particles=num_particles, num_samples=num_samples, spread=spread,
+            fill_gaps=fill_gaps, alarm_rate=self.alarm_rate, dataset=self._dataset,
         )  # fmt: skip
         return frame_like(frame, rows, self.run.template.schema, is_aligned=not fill_gaps)
 
@@ -204,6 +213,7 @@ class TableFilter:
         levels: Sequence[float] = (0.05, 0.5, 0.95),
         num_particles: int | None = None,
         num_samples: int = 256,
+        spread: float | None = None,
         pool: bool = True,
     ) -> Any:
         """The rows of `forecast_data`, from the end of `frame`, or of what it was fitted to.
@@ -214,7 +224,8 @@ class TableFilter:
         run, frame = self.run, self._given(frame)
         rows = forecast_data(
             run, frame, horizon, inputs=inputs, seed=self.seed, levels=levels,
-            num_particles=num_particles, num_samples=num_samples, pool=pool, dataset=self._dataset,
+            num_particles=num_particles, num_samples=num_samples, spread=spread, pool=pool,
+            dataset=self._dataset,
         )  # fmt: skip
         return frame_like(frame, rows, run.template.schema)
 

@@ -1,0 +1,44 @@
+"""What a page says of alarms: each event has a picture, the rarest are open."""
+
+import numpy as np
+import pytest
+
+from varfilter.data.tables.read import read_table
+from varfilter.media import medium_of
+from varfilter.media.rows import Alarms, Filtering
+from varfilter.report.alarms import MOST_DRAWN, MOST_OPEN, SplitAlarms, alarm_parts
+
+
+def event(number):
+    """Forty steps of one column, of which one raised an alarm."""
+    values = np.random.default_rng(number).normal(size=(40, 1))
+    flags = np.arange(40) == 20
+    causes = np.where(flags, f"x: {number}", "")
+    alarms = Alarms(np.where(flags, 1e-4, 0.5), flags, causes, flags[:, None])
+    parts = {"mean": 0 * values, "q05": values - 1, "q95": values + 1}
+    return Filtering("a", values, np.arange(40), parts, np.ones(40), alarms=alarms)
+
+
+@pytest.mark.parametrize("num_events", [MOST_OPEN, MOST_DRAWN + 5])
+def test_each_event_is_drawn_and_the_rarest_are_open(num_events):
+    dataset = read_table({"x": np.random.default_rng(9).normal(size=100)})
+    num_drawn = min(num_events, MOST_DRAWN)
+    listed = [
+        {"sequence": "a", "time": f"{n}", "p_value": 1e-4 * (n + 1), "cause": f"x: {n}"}
+        for n in range(num_events)
+    ]
+    numbers = {
+        "split": "test", "rate": 0.01, "num_steps": 900, "num_calibrated": 500,
+        "num_events": num_events, "listed": listed,
+    }  # fmt: skip
+    found = SplitAlarms(numbers, [event(n) for n in range(num_drawn)])
+    parts = alarm_parts(found, medium_of(dataset), dataset)
+    page = "".join(parts)
+    assert f"{num_events} alarms in 900 steps of test" in page
+    assert page.count("<figure>") == num_drawn
+    assert all(f"a, 20: x: {n}." in page for n in range(num_drawn))
+    opened = "".join(part for part in parts if not part.startswith("<details>"))
+    assert opened.count("<figure>") == MOST_OPEN
+    assert (f"Drawn are the {MOST_DRAWN} rarest of {num_events} events." in page) == (
+        num_events > MOST_DRAWN
+    )
