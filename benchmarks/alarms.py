@@ -2,6 +2,7 @@
 
     pip install 'varfilter[benchmark,digits]'
     python benchmarks/alarms.py RUN [--healthy N] [--faulty N] [--json FILE] [--quick]
+    python benchmarks/alarms.py RUN --table NAME [--from DIR] [--faulty N] [--json FILE]
 
 RUN is the folder of a run on the sensors (`varfilter train examples/data/sensors.csv`). Runs that
 nobody has seen are simulated: `--healthy` of them without a fault, and `--faulty` of each of four
@@ -11,6 +12,10 @@ kinds with one, from a step between the 30th and the 50th on, in one of the nume
 - drift: the column goes astray, evenly, up to 2 standard deviations in 20 steps;
 - stuck: the column keeps its value for 20 steps;
 - swapped: temperature and flow, whose values are alike, change places for 20 steps.
+
+With `--table`, RUN is one of `benchmarks/tables.py --runs` on that public table, of which the last
+fifth of the rows is taken for healthy. Faults are made in copies of it, one in each, that begin 120
+rows before the fault; the first two numeric columns are swapped, where there are two.
 
 First, how many healthy steps raise an alarm, by the rate that was asked for. Then all detectors at
 the same rate of false alarms, by a threshold that is set for each on the healthy runs: the part of
@@ -25,20 +30,25 @@ each step after it was judged. A missing value is the last one for them.
 import argparse
 import importlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import gaps
 import numpy as np
+from public_tables import DATED, Table, kept
 from rich.console import Console
-from rich.table import Table
+from rich.table import Table as Shown
 
-from varfilter.runs import Run, calibrate_run
+from varfilter.data.tables.kinds import REAL
+from varfilter.runs import Run, calibrate_run, filter_data
 
 KINDS = ("spike", "drift", "stuck", "swapped")
 ASKED = (0.05, 0.01, 0.003, 0.001)
 COMPARED = (0.01, 0.001)
 LENGTH, SIZE = 20, 2.0
+# Of a public table: the parts that `tables.py` trains on and holds out; the rows before a fault.
+TRAINED, HELD_OUT, BEFORE = 0.7, 0.2, 120
 OURS = "varfilter"
 
 
@@ -52,13 +62,21 @@ class Fault(NamedTuple):
 
 
 def with_fault(
-    rows: np.ndarray, number: int, names: list[str], numeric: list[str], std: np.ndarray
+    rows: np.ndarray,
+    number: int,
+    names: list[str],
+    numeric: list[str],
+    std: np.ndarray,
+    *,
+    kinds: Sequence[str] = KINDS,
+    swapped: Sequence[str] = ("temperature", "flow"),
+    begins: tuple[int, int] = (30, 50),
 ) -> tuple[np.ndarray, Fault]:
     """The rows with a fault; the number of the run says which, and where."""
     rng = np.random.default_rng(number)
     rows = np.array(rows, np.float64)
-    kind, column = KINDS[number % 4], numeric[number // 4 % len(numeric)]
-    k, begin = names.index(column), int(rng.integers(30, 50))
+    kind, column = kinds[number % len(kinds)], numeric[number // len(kinds) % len(numeric)]
+    k, begin = names.index(column), int(rng.integers(*begins))
     size = float(rng.choice([-1.0, 1.0])) * SIZE * std[k]
     while np.isnan(rows[begin, k]):  # a fault of what is not there is none
         begin += 1
@@ -72,7 +90,7 @@ def with_fault(
     elif kind == "stuck":
         rows[part, k] = np.where(np.isnan(rows[part, k]), np.nan, rows[begin, k])
     else:
-        columns = ("temperature", "flow")
+        columns = tuple(swapped)
         places = [names.index(name) for name in columns]
         rows[part, places] = rows[part, places[::-1]]
     return rows, Fault(kind, columns, begin, length)
@@ -83,10 +101,15 @@ def our_scores(run: Run, sequences: dict[str, np.ndarray]) -> tuple[dict, dict]:
     found = gaps.filtered(run, sequences, {})
     scores, causes = {}, {}
     for name, rows in found.items():
-        p_values = np.array([np.nan if r["p_value"] is None else r["p_value"] for r in rows], float)
+        p_values, causes[name] = _p_values(rows)
         scores[name] = -np.log(p_values)
-        causes[name] = [row["alarm_cause"] for row in rows]
     return scores, causes
+
+
+def _p_values(rows: list[dict[str, Any]]) -> tuple[np.ndarray, list[str]]:
+    """How rare each row is, NaN where it is unknown, and what caused its alarm, if there is one."""
+    p_values = [np.nan if row["p_value"] is None else row["p_value"] for row in rows]
+    return np.array(p_values, float), [row["alarm_cause"] for row in rows]
 
 
 def forest_scores(
@@ -141,6 +164,7 @@ def found_faults(
             "delay": float(np.nanmedian(each)) if np.isfinite(each).any() else None,
         }
         for kind, each in delays.items()
+        if each
     }
 
 
@@ -157,8 +181,62 @@ def measure(run: Run, num_healthy: int, num_faulty: int) -> dict[str, Any]:
     for number, (name, rows) in enumerate(list(simulated.items())[num_healthy:]):
         faulty[name], faults[name] = with_fault(rows, number, names, numeric, std)
 
+    ours, causes = our_scores(run, healthy | faulty)
+    return _figures(run, train, healthy, faulty, faults, ours, causes, COMPARED)
+
+
+def measure_table(run: Run, table: Table, num_faulty: int) -> dict[str, Any]:
+    """The same of the last fifth of a public table, as plain JSON."""
+    schema = run.template.schema
+    names = [name for name in schema.columns if schema.kinds[name] in REAL]
+    num_rows = len(next(iter(table.values())))
+    first = round(num_rows * (1.0 - HELD_OUT))
+    values = np.stack([table[name] for name in names], axis=1).astype(np.float64)
+    train = [values[: round(num_rows * TRAINED)]]
+    std = np.nanstd(train[0], axis=0)
+    kinds = KINDS if len(names) > 1 else KINDS[:-1]
+    starts = np.random.default_rng(0).integers(
+        first - BEFORE, num_rows - BEFORE - LENGTH, num_faulty * len(kinds)
+    )
+    faulty, faults = {}, {}
+    tables = {"healthy": _rows_of(table, first - BEFORE, num_rows, names, None)}
+    for number, start in enumerate(starts.tolist()):
+        end, name = start + BEFORE + LENGTH + 1, f"{number}"
+        rows, faults[name] = with_fault(
+            values[start:end], number, names, names, std,
+            kinds=kinds, swapped=names[:2], begins=(BEFORE, BEFORE + 1),
+        )  # fmt: skip
+        faulty[name], tables[name] = rows, _rows_of(table, start, end, names, rows)
+    ours, causes = {}, {}
+    for name, each in tables.items():
+        p_values, causes[name] = _p_values(list(filter_data(run, each)))
+        # What comes before is there to be filtered, not to be judged.
+        p_values[:BEFORE] = np.nan
+        ours[name] = -np.log(p_values)
+    healthy = {"healthy": values[first - BEFORE :]}
+    return _figures(run, train, healthy, faulty, faults, ours, causes, COMPARED[:1])
+
+
+def _rows_of(
+    table: Table, begin: int, end: int, names: Sequence[str], rows: np.ndarray | None
+) -> Table:
+    """Some rows of a table, with other values of the columns that have these names."""
+    found = {name: column[begin:end] for name, column in table.items()}
+    return found | ({} if rows is None else dict(zip(names, rows.T, strict=True)))
+
+
+def _figures(
+    run: Run,
+    train: list[np.ndarray],
+    healthy: dict[str, np.ndarray],
+    faulty: dict[str, np.ndarray],
+    faults: dict[str, Fault],
+    ours: dict[str, np.ndarray],
+    causes: dict[str, list[str]],
+    compared: Sequence[float],
+) -> dict[str, Any]:
+    """Hold the scores of ours against those of the other detectors on the same rows."""
     both = healthy | faulty
-    ours, causes = our_scores(run, both)
     scores = {
         OURS: ours,
         "IsolationForest, rows": forest_scores(train, both, changes=False),
@@ -179,13 +257,13 @@ def measure(run: Run, num_healthy: int, num_faulty: int) -> dict[str, Any]:
         "num_healthy_steps": len(p_values),
         "num_faults": len(faults),
         "rates": {rate: float(np.mean(p_values <= rate)) for rate in ASKED},
-        "calibrated": {rate: found_faults(ours, faults, -np.log(rate)) for rate in COMPARED},
+        "calibrated": {rate: found_faults(ours, faults, -np.log(rate)) for rate in compared},
         "compared": {
             rate: {
                 label: found_faults(each, faults, float(np.quantile(usual[label], 1 - rate)))
                 for label, each in scores.items()
             }
-            for rate in COMPARED
+            for rate in compared
         },
         "named": _named(causes, faults),
     }
@@ -216,6 +294,8 @@ def main() -> None:
     parser.add_argument("run", type=Path)
     parser.add_argument("--healthy", type=int, default=400, metavar="N")
     parser.add_argument("--faulty", type=int, default=60, metavar="N")
+    parser.add_argument("--table", choices=DATED, metavar="NAME", help="a public table")
+    parser.add_argument("--from", type=Path, dest="folder", metavar="DIR", help="read it there")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
@@ -228,23 +308,31 @@ def main() -> None:
                 f"`{name}` cannot be imported ({error}); this benchmark compares with it."
                 " Run: pip install 'varfilter[benchmark,digits]'"
             ) from None
-    found = measure(Run.load(options.run), *sizes)
+    run = Run.load(options.run)
+    if options.table is None:
+        found = measure(run, *sizes)
+    else:
+        make, _ = DATED[options.table]
+        folder, name = options.folder, options.table
+        table = make() if folder is None else kept(folder, [name])[name]
+        found = measure_table(run, table, sizes[1])
     console = Console(width=130)
-    table = Table("rate asked for", "healthy steps with an alarm", "ratio")
+    table = Shown("rate asked for", "healthy steps with an alarm", "ratio")
     for rate, part in found["rates"].items():
         table.add_row(f"{rate:g}", f"{part:.5f}", f"{part / rate:.2f}")
     console.print(
         f"{found['num_healthy_steps']:,} healthy steps; calibrated on {found['num_calibrated']:,}"
     )
     console.print(table)
-    table = Table("false alarms", "detector", *KINDS)
-    for rate in COMPARED:
+    kinds = list(next(iter(found["calibrated"].values())))
+    table = Shown("false alarms", "detector", *kinds)
+    for rate in found["compared"]:
         rows = found["compared"][rate] | {f"{OURS}, as calibrated": found["calibrated"][rate]}
         for label, each in rows.items():
             cells = [
                 f"{each[kind]['recall']:.2f}"
                 + (f" after {each[kind]['delay']:g}" if each[kind]["delay"] is not None else "")
-                for kind in KINDS
+                for kind in kinds
             ]
             table.add_row(f"{rate:g}", label, *cells)
     console.print(f"{found['num_faults']} faults: recall, and the median delay in steps")
