@@ -1,0 +1,105 @@
+"""The first hour of a user with a folder of recordings: every command from `data check` to `report`.
+
+    python benchmarks/journeys.py FOLDER [FOLDER ...] [--new FILE ...] [--keep DIR] [--json FILE]
+
+Each folder has MIDI files, sounds or videos. The commands are those of the tutorials, as they stand
+there, each a process of its own: nothing is given that has a default, so that the preset is the small
+one. What they compile goes to a new folder, as on the day of the installation. Beside the seconds on
+the clock stand those of the processor, of all its cores, which other programs do not lengthen. With
+`--new`, a file for each folder in the same order, that file is filtered and continued; without it, the
+first of the folder is, which the model may have learned from.
+
+The journey of each folder must take less than 15 minutes, and every file that a command was to write
+must be there and hold something.
+"""
+
+import argparse
+import json
+import platform
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from table_time import timed
+
+from varfilter.media.catalogue import medium_at
+
+MOST_SECONDS = 15 * 60
+# In what each kind of recording is written back, and how many steps of it are worth a look or a listen.
+WRITTEN = {"music": (".mid", 32), "sound": (".wav", 160), "video": (".gif", 16)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER")
+    parser.add_argument(
+        "--new", nargs="+", type=Path, metavar="FILE", help="a file for each folder"
+    )
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="work there, and leave it")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="a line for each command")
+    options = parser.parse_args()
+    news = options.new or [first_file(folder) for folder in options.folders]
+    if len(news) != len(options.folders):
+        parser.error(f"`--new` has {len(news)} files for {len(options.folders)} folders")
+    lines: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as temporary:
+        place = Path(temporary) if options.keep is None else options.keep
+        for folder, new in zip(options.folders, news, strict=True):
+            lines += travelled(folder, new, place / folder.name)
+    if options.json is not None:
+        options.json.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def first_file(folder: Path) -> Path:
+    """The first file of the folder."""
+    return next(path for path in sorted(folder.rglob("*")) if path.is_file())
+
+
+def travelled(folder: Path, new: Path, place: Path) -> list[dict[str, Any]]:
+    """Take one folder from `data check` to `report`, and print what each command took."""
+    place.mkdir(parents=True, exist_ok=True)
+    medium = medium_at(folder).name
+    ending, num_steps = WRITTEN[medium]
+    run = place / "run"
+    written = {
+        "check": place / "data.png",
+        "filter": place / f"expected{ending}",
+        "forecast": place / f"ahead{ending}",
+        "sample": place / f"made-up{ending}",
+        "report": place / "report.html",
+    }
+    commands = {
+        "check": ["data", "check", str(folder)],
+        "show": ["data", "show", str(folder), "--out", str(written["check"])],
+        "train": ["train", str(folder), "--out", str(run)],
+        "evaluate": ["evaluate", str(run)],
+        "filter": ["filter", str(run), str(new), "--out", str(written["filter"])],
+        "forecast": ["forecast", str(run), str(new), "--horizon", str(num_steps),
+                     "--out", str(written["forecast"])],
+        "sample": ["sample", str(run), "--num-steps", str(num_steps),
+                   "--out", str(written["sample"])],
+        "report": ["report", str(run), "--out", str(written["report"])],
+    }  # fmt: skip
+    print(f"\n{medium}: {folder.name}; seconds, python {platform.python_version()}\n")
+    print(f"{'command':12}{'clock':>8}{'processor':>11}")
+    lines = []
+    for name, words in commands.items():
+        line = timed(words, place / "compiled", None) | {"medium": medium, "step": name}
+        (place / f"{name}.txt").write_text(line.pop("out"))
+        print(f"{name:12}{line['seconds']:8.1f}{line['processor_seconds']:11.1f}", flush=True)
+        lines.append(line)
+    seconds = sum(line["seconds"] for line in lines)
+    used = sum(line["processor_seconds"] for line in lines)
+    print(f"{'together':12}{seconds:8.1f}{used:11.1f}")
+    for path in written.values():
+        if not path.is_file() or not path.stat().st_size:
+            raise RuntimeError(f"{path.name} was to be written, and is not there.")
+    if seconds > MOST_SECONDS:
+        print(f"That is more than {MOST_SECONDS // 60} minutes.")
+    return lines
+
+
+if __name__ == "__main__":
+    main()
