@@ -1,16 +1,16 @@
-"""The first hour of a user with a folder of recordings: every command from `data check` to `report`.
+"""The first hour of a user with a folder of recordings, from `data check` to `report`.
 
     python benchmarks/journeys.py FOLDER [FOLDER ...] [--new FILE ...] [--keep DIR] [--json FILE]
 
 Each folder has MIDI files, sounds or videos. The commands are those of the tutorials, as they stand
-there, each a process of its own: nothing is given that has a default, so that the preset is the small
-one. What they compile goes to a new folder, as on the day of the installation. Beside the seconds on
-the clock stand those of the processor, of all its cores, which other programs do not lengthen. With
-`--new`, a file for each folder in the same order, that file is filtered and continued; without it, the
-first of the folder is, which the model may have learned from.
+there, each a process of its own: nothing is given that has a default, so that the preset is the
+small one. What they compile goes to a new folder, as on the day of the installation. Beside the
+seconds on the clock stand those of the processor, of all its cores, which other programs do not
+lengthen. With `--new`, a file for each folder in the same order, that file is filtered and
+continued; without it, the first of the folder is, which the model may have learned from.
 
-The journey of each folder must take less than 15 minutes, and every file that a command was to write
-must be there and hold something.
+The journey of each folder must take less than 15 minutes, and every file that a command was to
+write must be there and hold something.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from table_time import timed
 from varfilter.media.catalogue import medium_at
 
 MOST_SECONDS = 15 * 60
-# In what each kind of recording is written back, and how many steps of it are worth a look or a listen.
+# In what each kind of recording is written back, and how many steps are worth a look or a listen.
 WRITTEN = {"music": (".mid", 32), "sound": (".wav", 160), "video": (".gif", 16)}
 
 
