@@ -113,16 +113,18 @@ def keep(folder: Path, results: Path) -> None:
 
     Where a copy of the sources lies in another checkout, the record has the revision of that.
     """
+    from varfilter.runs.folder import RECORD, read_record, write_record
+
     record = json.loads((folder / "cell.json").read_text())
     words = shlex.split(record["command"])
     kept = results / record["name"]
     shutil.rmtree(kept, ignore_errors=True)
     shutil.copytree(folder, kept)
     if "--revision" in words:
-        for path in (kept / "cell.json", *kept.glob("*/run.json")):
-            known = json.loads(path.read_text())
-            known["revision"] = words[words.index("--revision") + 1]
-            path.write_text(json.dumps(known, indent=1) + "\n")
+        revision = {"revision": words[words.index("--revision") + 1]}
+        (kept / "cell.json").write_text(json.dumps(record | revision, indent=1) + "\n")
+        for path in kept.glob(f"*/{RECORD}"):
+            write_record(path.parent, read_record(path.parent) | revision)
     print(kept)
 
 
@@ -274,13 +276,15 @@ class Training:
 
     def keep(self) -> None:
         """Write what is known so far of all members, as small files."""
+        from varfilter.runs.folder import write_record
+
         self.kept = time.time()
         members = []
         for place, run, reason in zip(self.cell.folders, self.runs, self.reasons, strict=True):
             folder = self.folder / place
             folder.mkdir(parents=True, exist_ok=True)
             record = run.record | {"revision": self.given.revision or run.record["revision"]}
-            (folder / "run.json").write_text(json.dumps(record, indent=1) + "\n")
+            write_record(folder, record)
             lines = run.metrics()
             text = "".join(json.dumps(line) + "\n" for line in lines)
             (folder / "metrics.jsonl.gz").write_bytes(gzip.compress(text.encode(), mtime=0))

@@ -14,7 +14,8 @@ from varfilter.runs import Run, filter_data, train_run
 
 HERE = Path(__file__).parent
 SENSORS = HERE.parents[1] / "examples" / "data" / "sensors.csv"
-RESULTS = sorted(path.parent for path in (HERE.parents[1] / "results").glob("*/run.json"))
+RESULTS = HERE.parents[1] / "results"
+KEPT = sorted(path.parent for path in RESULTS.glob("**/run.json"))
 
 
 @pytest.fixture
@@ -115,8 +116,8 @@ def test_data_that_moved_are_named(run):
     assert "/gone/sensors.csv" in str(caught.value)
 
 
-@pytest.mark.parametrize("folder", RESULTS, ids=lambda folder: folder.name)
+@pytest.mark.parametrize("folder", KEPT, ids=lambda folder: str(folder.relative_to(RESULTS)))
 def test_every_run_of_the_results_loads(folder):
     run = Run.load(folder)
     assert run.medium.name == "music"
-    assert run.experiment.data.source in ("jsb", "nottingham")
+    assert run.experiment.data.source in ("jsb", "piano-midi", "musedata", "nottingham")
