@@ -1,7 +1,13 @@
-"""The script that counts how the sources are built, on a tree where the answers are known."""
+"""The script that counts how the sources are built, on a tree where the answers are known.
+
+And what the READMEs of the rooms say is in them, which is what is there.
+"""
 
 import importlib.util
+import re
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parent.parent
 
@@ -40,3 +46,17 @@ def test_counts_of_a_small_tree(tmp_path):
 def test_no_file_outside_media_asks_which_kind_of_data_it_is():
     found = house().counts(ROOT / "src")
     assert found["files outside media/ that ask for the kind"] == []
+
+
+@pytest.mark.parametrize("room", ["data", "media", "runs"])
+def test_the_readme_of_a_room_names_every_module_in_it_and_none_besides(room):
+    folder = ROOT / "src" / "varfilter" / room
+    text = (folder / "README.md").read_text(encoding="utf-8")
+    # `NAME.py` is one that a reader writes; a path from the root, such as of a test, has to be there.
+    named = set(re.findall(r"`([\w/]+\.py)`", text)) - {"sets/NAME.py"}
+    paths = {path for path in named if (ROOT / path).is_file()}
+    modules = {path.relative_to(folder) for path in folder.rglob("*.py") if path.stem != "__init__"}
+    assert len({path.name for path in modules}) == len(modules)  # a file name says which it is
+    inside = {str(path) for path in modules} | {path.name for path in modules}
+    assert named - paths <= inside
+    assert {path.name for path in modules} == {Path(path).name for path in named - paths}
