@@ -4,7 +4,7 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from jaxtyping import PRNGKeyArray
 
@@ -51,6 +51,9 @@ class Observations:
 @dataclass(frozen=True)
 class VRNNSizes:
     """A VRNN; the defaults are the paper's for speech."""
+
+    # Why there is no preset but the small one; None where there are both.
+    one_preset: ClassVar[str | None] = None
 
     latent_size: int = 200
     """Elements of z_t."""
@@ -99,6 +102,8 @@ class VRNNSizes:
 class SRNNSizes:
     """An SRNN; the defaults are the paper's for music."""
 
+    one_preset: ClassVar[str | None] = None
+
     latent_size: int = 100
     """Elements of z_t."""
     recurrent_size: int = 300
@@ -127,6 +132,8 @@ class SRNNSizes:
 @dataclass(frozen=True)
 class SVGSizes:
     """An SVG; the defaults are the paper's for KTH, with VGG's coders."""
+
+    one_preset: ClassVar[str | None] = None
 
     latent_size: int = 512
     """Elements of z_t."""
@@ -189,6 +196,11 @@ class SVGSizes:
 @dataclass(frozen=True)
 class TableSizes:
     """An SRNN for the columns of a table, each with its own family; None: by their number."""
+
+    one_preset: ClassVar[str | None] = (
+        "the paper has no tables. Leave it out: tables have one preset, small, which takes its"
+        " sizes from the columns."
+    )
 
     latent_size: int | None = None
     """Elements of z_t (two more than there are columns, from 4 to 16)."""

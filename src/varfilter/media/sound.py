@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -55,6 +56,10 @@ class SoundMedium(AbstractMedium):
     plural = "sound"
     source = SoundSource
     experiment = "vrnn-timit-sample-avf"
+    # Each sample depends on so many before it, by a filter that the paper's models do not have; and
+    # the scores of the small preset still fall where that of the paper's data ends.
+    own_sizes = MappingProxyType({"order": 16})
+    own_epochs = 100
     suffixes = frozenset({".wav", ".flac", ".sph", ".nist"})
     endings = (".wav", ".npz")
     num_particles = 32
