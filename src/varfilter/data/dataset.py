@@ -60,7 +60,7 @@ class Family:
     group: str | None = None
 
     @property
-    def told(self) -> "Family":
+    def model_family(self) -> "Family":
         """The family of what a model is told: of a change, which has no lowest or highest level."""
         if self.transform is None:
             return self

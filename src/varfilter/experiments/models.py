@@ -80,7 +80,7 @@ class VRNNSizes:
             self._require_samples(data)
             head = functools.partial(AutoregressiveHead, order=self.order, head=head)
         core = VRNN(data.observation_shape, head=head, input_size=data.input_size, key=key, **sizes)
-        return as_told(Continued(core) if self.order else core, data)
+        return model_of_columns(Continued(core) if self.order else core, data)
 
     def _require_samples(self, data: Dataset | Observations) -> None:
         """Refuse an order that is none, and data whose numbers do not follow each other in time."""
@@ -126,7 +126,7 @@ class SRNNSizes:
             key=key,
             **vars(self),
         )
-        return as_told(core, data)
+        return model_of_columns(core, data)
 
 
 @dataclass(frozen=True)
@@ -228,7 +228,7 @@ class TableSizes:
             input_size=data.input_size,
             key=key,
         )
-        return as_told(core, data)
+        return model_of_columns(core, data)
 
 
 # The SRNN of speech; its defaults are those for music.
@@ -290,7 +290,7 @@ def head_for(
 ) -> Callable[..., Any]:
     """The output head for the family of what a model is told of a data set's observations."""
     if isinstance(data.family, tuple):
-        families = tuple(family.told for family in data.family)
+        families = tuple(family.model_family for family in data.family)
         return functools.partial(ColumnHead, families=families)
     family = _one_family(data, "this model")
     if family.distribution is Bernoulli:
@@ -303,26 +303,26 @@ def head_for(
     )
 
 
-def as_told(model: AbstractModel, data: Dataset | Observations) -> AbstractModel:
+def model_of_columns(model: AbstractModel, data: Dataset | Observations) -> AbstractModel:
     """Make a model of what it is told of the columns one of the columns themselves.
 
     That are logarithms and changes of those that move on; where there are none, it is the model.
     """
     families = data.family if isinstance(data.family, tuple) else ()
-    told = [family.transform or Transform() for family in families]
-    if any(each.change_scale is not None for each in told):
+    transforms = [family.transform or Transform() for family in families]
+    if any(each.change_scale is not None for each in transforms):
         model = Differenced(
             model,
-            [each.change_scale for each in told],
-            drift=[each.drift for each in told],
+            [each.change_scale for each in transforms],
+            drift=[each.drift for each in transforms],
             low=[f.low if f.transform else None for f in families],
             high=[f.high if f.transform else None for f in families],
-            season=[each.season for each in told],
-            season_spread=[each.season_spread or 1.0 for each in told],
+            season=[each.season for each in transforms],
+            season_spread=[each.season_spread or 1.0 for each in transforms],
         )
-    if any(each.log_scale is not None for each in told):
-        centres = [each.log_centre for each in told]
-        model = Logarithmic(model, [each.log_scale for each in told], centre=centres)
+    if any(each.log_scale is not None for each in transforms):
+        centres = [each.log_centre for each in transforms]
+        model = Logarithmic(model, [each.log_scale for each in transforms], centre=centres)
     return model
 
 

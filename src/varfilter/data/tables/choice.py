@@ -27,7 +27,7 @@ from varfilter.data.tables.levels import Levels, levels_of, recoded, unseen_note
 from varfilter.data.tables.motion import (
     MOTIONS,
     Motion,
-    Told,
+    MotionForm,
     is_motion,
     transform_of,
     usual_motion,
@@ -181,7 +181,7 @@ def require_positive(
 
 def _why_by_logarithm(word: str) -> str:
     """Why a column was told so by its training rows, as a part of a sentence."""
-    season = Told.by(word).season
+    season = MotionForm.of(word).season
     if season is None:
         return "it grows by proportion in the training rows"
     return f"its season of {season} steps grows with it in the training rows"
