@@ -12,7 +12,7 @@ from varfilter.data.dataset import Dataset, Family
 from varfilter.experiments.settings import Bound, filter_with
 from varfilter.filters import ParticleFilter, of_each_member, share_of_member
 from varfilter.models import widened
-from varfilter.runs.filters import trained_inference
+from varfilter.runs.applied import trained_inference
 from varfilter.runs.measures import NUM_FUTURES
 from varfilter.runs.metrics import judgements, reference_of, verdict
 from varfilter.runs.run import Run
