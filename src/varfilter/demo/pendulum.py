@@ -17,9 +17,9 @@ from varfilter.demo.worlds import (
     adam,
     bob,
     filtered,
+    learn,
     pendulum_video,
     score,
-    train,
     world_dataset,
 )
 from varfilter.distributions import Particles
@@ -118,7 +118,7 @@ def swing(key: PRNGKeyArray, progress: Progress, effort: float = 1.0) -> Pendulu
     )
     amortized = Amortized(MLPPosterior(model, hidden_size=HIDDEN_SIZE, key=key_amortized))
     trained = {
-        "avf": train(
+        "avf": learn(
             "AVF on the pendulum",
             TimeParallel(
                 theta=adam(3e-3, num_updates),
@@ -129,7 +129,7 @@ def swing(key: PRNGKeyArray, progress: Progress, effort: float = 1.0) -> Pendulu
             num_updates=num_updates, batch_size=BATCH_SIZE, num_annealing=NUM_ANNEALING,
             progress=progress,
         ),
-        "amortized": train(
+        "amortized": learn(
             "the amortized baseline on the pendulum",
             EndToEnd(theta=adam(3e-3, num_updates), phi=adam(3e-3, num_updates)),
             model, VariationalFilter(amortized), dataset, key_fit,

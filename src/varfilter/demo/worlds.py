@@ -91,7 +91,7 @@ def adam(learning_rate: float, num_steps: int) -> optax.GradientTransformation:
     return optax.chain(optax.clip_by_global_norm(10.0), optax.adam(schedule))
 
 
-def train(
+def learn(
     name: str,
     learner: TimeParallel | EndToEnd,
     model: AbstractModel,
@@ -295,7 +295,7 @@ def track(key: PRNGKeyArray, progress: Progress, effort: float = 1.0) -> Tracker
     amortized = Amortized(MLPPosterior(model, hidden_size=HIDDEN_SIZE, key=key_amortized))
     # The model is the true one and stays fixed (theta=None): only inference is learned here.
     trained = {
-        "avf": train(
+        "avf": learn(
             "AVF on the tracker",
             TimeParallel(
                 theta=None,
@@ -305,7 +305,7 @@ def track(key: PRNGKeyArray, progress: Progress, effort: float = 1.0) -> Tracker
             model, VariationalFilter(iterative), dataset, key_fit,
             num_updates=num_updates, batch_size=BATCH_SIZE, progress=progress,
         ),
-        "amortized": train(
+        "amortized": learn(
             "the amortized baseline on the tracker",
             EndToEnd(theta=None, phi=adam(3e-3, num_updates)),
             model, VariationalFilter(amortized), dataset, key_fit,

@@ -81,7 +81,7 @@ def read_record(folder: Path) -> dict[str, Any]:
     path = folder / RECORD
     if not path.is_file():
         raise _no_record(folder)
-    with damage(path, ValueError):
+    with reading(path, ValueError):
         text = path.read_bytes()
         record = unsealed(text) if is_sealed(text) else dict(json.loads(text))
         version = record["version"]
@@ -153,7 +153,7 @@ def unwritable(path: Path, error: OSError) -> OSError:
 
 
 @contextmanager
-def damage(path: Path, *others: type[Exception]) -> Iterator[None]:
+def reading(path: Path, *others: type[Exception]) -> Iterator[None]:
     """What a record lacks, or has of another type, as one sentence with the fix."""
     try:
         yield

@@ -121,7 +121,7 @@ def find_layout(
     return Layout(clock, sequence, None if long is None else (long[0], long[1]))
 
 
-def widened(columns: Columns, layout: Layout) -> Columns:
+def pivoted(columns: Columns, layout: Layout) -> Columns:
     """A long table with a column for each variable, by name: a row for each time of a sequence.
 
     Of two values of a variable at the same time the last counts.
