@@ -32,7 +32,7 @@ class AppliedCommand(Command):
     """A command that applies a run to data."""
 
     def given(self, *names: str) -> list[str]:
-        """Those of these options that are not as they are by default."""
+        """Return the names of the options that differ from their defaults."""
         usual = {field.name: field.default for field in fields(cast(Any, self))}
         return [name for name in names if getattr(self, name) != usual[name]]
 
@@ -263,7 +263,7 @@ class Forecast(AppliedCommand):
 
 @dataclass(frozen=True)
 class Output:
-    """Where rows are written to, and as what: the `ending` says the format.
+    """The place that rows are written to; the `ending` says the format.
 
     Where `leaves_out`, values that have no place in it are not written.
     """

@@ -212,7 +212,7 @@ def expected(
     platform: str,
     slowness: float = 1.0,
 ) -> Estimate:
-    """Guess from what was measured, for windows of `num_steps` and so many updates.
+    """Estimate from what was measured, for windows of `num_steps` and `num_updates` updates.
 
     `slowness` is how much longer a product takes here than there.
     """
@@ -303,7 +303,7 @@ def _gib(parameters: Parameters) -> float:
 
 
 def _nearest(experiment: Experiment, work: float) -> tuple[str, float] | None:
-    """The measured one of this model, method and medium that is nearest in its work, and that."""
+    """The name and work of the measured experiment, alike in kind, whose work is nearest."""
     kind, method = type(experiment.model), type(experiment.filter.inference)
     found: list[tuple[float, str, float]] = []
     for name, each in _measured().items():

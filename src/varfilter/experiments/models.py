@@ -288,7 +288,7 @@ def published_model(name: str, key: PRNGKeyArray) -> AbstractModel:
 def head_for(
     data: Dataset | Observations, *, log_var_range: tuple[float, float]
 ) -> Callable[..., Any]:
-    """The output head for the family of what a model is told of a data set's observations."""
+    """The output head for the family of a data set's observations, as a model sees them."""
     if isinstance(data.family, tuple):
         families = tuple(family.model_family for family in data.family)
         return functools.partial(ColumnHead, families=families)
@@ -304,9 +304,9 @@ def head_for(
 
 
 def model_of_columns(model: AbstractModel, data: Dataset | Observations) -> AbstractModel:
-    """Make a model of what it is told of the columns one of the columns themselves.
+    """Make a model of transformed columns one of the columns themselves.
 
-    That are logarithms and changes of those that move on; where there are none, it is the model.
+    Columns that move on are transformed to logarithms and changes; where none do, it is `model`.
     """
     families = data.family if isinstance(data.family, tuple) else ()
     transforms = [family.transform or Transform() for family in families]

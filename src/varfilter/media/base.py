@@ -82,7 +82,7 @@ class NewSequence(NamedTuple):
 
 
 class NewRecording(NamedTuple):
-    """Rows in the user's units as they were read, and what is the recording's own (`schema`)."""
+    """A recording as it was read: rows in the user's units, and its own schema if it has one."""
 
     name: str
     rows: np.ndarray
@@ -291,7 +291,7 @@ class AbstractMedium(ABC):
         return {}
 
     def spread_of(self, num_particles: int) -> float:
-        """How much wider a prior is than it was learned, where there are so many trajectories.
+        """How much wider than learned a prior is, in a filter of `num_particles` trajectories.
 
         One trajectory is the paper's filter, and has what was learned.
         """
@@ -435,7 +435,7 @@ class AbstractMedium(ABC):
         return []
 
     def gallery_of(self, dataset: Dataset) -> Gallery:
-        """At most how much of this data set a figure of it shows."""
+        """How much of this data set a figure of it shows at most."""
         return self.gallery
 
     def draw_dataset(self, page: Any, dataset: Dataset, shown: list[Any]) -> Figure:

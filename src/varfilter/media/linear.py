@@ -51,7 +51,7 @@ ROUNDED = 128
 
 
 class Units(NamedTuple):
-    """How the columns are told: y = log x or x, over `unit`, by column."""
+    """The units in which the linear model sees each column: y = log x or x, divided by `unit`."""
 
     is_log: np.ndarray
     moves: np.ndarray
@@ -61,7 +61,7 @@ class Units(NamedTuple):
 
     @staticmethod
     def of(dataset: Dataset) -> "Units":
-        """The units in which the run's own model is told of the columns."""
+        """The units that follow from the transforms of the run's own model."""
         transforms = [family.transform or Transform() for family in dataset.families]
         moves = np.array([each.change_scale is not None for each in transforms])
         # This model knows no seasons: its changes are those from step to step.

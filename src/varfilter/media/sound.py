@@ -50,7 +50,7 @@ class SoundSource(Source):
 
 
 class SoundMedium(AbstractMedium):
-    """Sound: the pressure of the air, so many times a second."""
+    """Sound: the pressure of the air, sampled at a fixed rate."""
 
     name = "sound"
     plural = "sound"
@@ -74,7 +74,7 @@ class SoundMedium(AbstractMedium):
     )
 
     def holds(self, dataset: Dataset) -> bool:
-        """Whether a row is one number, so many in a second."""
+        """Whether a row is one number, and the data have a rate."""
         return dataset.train.values.shape[1:] == () and dataset.rate is not None
 
     def reader(self, path: Path) -> Callable[..., Dataset]:

@@ -137,7 +137,7 @@ def write_list(path: Path, entry: str, version: int, listed: list[dict[str, Any]
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Errors of the system inside the block, as a sentence on what could not be written."""
+    """Turn errors of the system inside the block into a sentence on what could not be written."""
     try:
         yield
     except OSError as error:
@@ -154,7 +154,7 @@ def unwritable(path: Path, error: OSError) -> OSError:
 
 @contextmanager
 def reading(path: Path, *others: type[Exception]) -> Iterator[None]:
-    """What a record lacks, or has of another type, as one sentence with the fix."""
+    """Turn errors about what a record lacks, or has of another type, into one with the fix."""
     try:
         yield
     except (KeyError, TypeError, AttributeError, IndexError, *others) as error:

@@ -94,7 +94,7 @@ def score_particles(
     seed: int = 0,
     batch_size: int | None = None,
 ) -> dict[str, Any]:
-    """The same averages for the filter that `filter_data` applies, as plain JSON.
+    """Score a split as `score_run` does, by the filter that `filter_data` applies, as plain JSON.
 
     Its bound, the log of the mean weight of `num_particles` trajectories that are resampled where
     fewer than half of them count (FIVO; Maddison et al. 2017), is on average below log p(x), and

@@ -116,7 +116,7 @@ def refined_kind(kind: str, motion: str, sequences: Sequence[np.ndarray]) -> Kin
 
 
 def model_values(motion: str, sequences: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """All that a model is told of a column: values, changes, logarithms, or changes of these."""
+    """What a model sees of a column: its values, changes, logarithms, or changes of these."""
     form = MotionForm.of(motion)
     return [form.values(each) for each in sequences]
 
@@ -222,7 +222,7 @@ def _bounded(values: np.ndarray) -> Kind | None:
 
 
 def tails_of(motion: str, sequences: Sequence[np.ndarray]) -> StudentFit:
-    """Student's t of what a line through the value before leaves of what a model is told."""
+    """Fit Student's t to what a line through the value before leaves of each value a model sees."""
     values = model_values(motion, sequences)
     pairs = np.concatenate([np.stack([each[:-1], each[1:]]) for each in values], axis=1)
     before, after = pairs[:, ~np.isnan(pairs).any(axis=0)]

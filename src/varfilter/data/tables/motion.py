@@ -39,7 +39,7 @@ class Motion(NamedTuple):
 
 
 class MotionForm(NamedTuple):
-    """What a model is told of a column: its logarithm, its change, beyond that of a season."""
+    """The form in which a model sees a column: logarithms, changes, changes beyond a season's."""
 
     is_log: bool = False
     is_change: bool = False
@@ -47,7 +47,7 @@ class MotionForm(NamedTuple):
 
     @staticmethod
     def of(word: str) -> "MotionForm":
-        """What a motion says; a word that is none is refused."""
+        """The form that a motion's word stands for; any other word is refused."""
         found = re.fullmatch(r"level|(log)|(log-)?change(?:-(\d+))?", word)
         if found is None:
             raise ValueError(f"A motion is one of {', '.join(MOTIONS)}; got {word!r}.")
@@ -66,7 +66,7 @@ class MotionForm(NamedTuple):
 
 
 def is_motion(word: str) -> bool:
-    """Whether a word says how a column is told."""
+    """Whether a word is that of a motion."""
     try:
         MotionForm.of(word)
     except ValueError:
@@ -177,13 +177,13 @@ def transform_of(motion: str, sequences: Sequence[np.ndarray], finest: float) ->
 def _centre_and_spread(
     sequences: Sequence[np.ndarray], form: MotionForm, least: float
 ) -> tuple[float, float]:
-    """The mean and the spread of what is told of a column, 0 and 1 where that is nothing."""
+    """The mean and the spread of a column in this form; 0 and 1 where it has no values."""
     seen = np.concatenate([_seen(form.values(each)) for each in sequences])
     return (float(seen.mean()), max(float(seen.std()), least)) if seen.size else (0.0, 1.0)
 
 
 def motion_notes(motions: Mapping[str, Motion]) -> list[str]:
-    """Sentences on the columns that are not told as they are, and why."""
+    """Sentences on the columns that a model does not see as they are, and why."""
     groups: dict[Motion, list[str]] = {}
     for name, motion in motions.items():
         if motion.word != "level":
@@ -199,7 +199,7 @@ def motion_notes(motions: Mapping[str, Motion]) -> list[str]:
 
 
 def in_words(word: str) -> str:
-    """What a model is told of a column, as a part of a sentence."""
+    """The form in which a model sees a column, as a part of a sentence."""
     form = MotionForm.of(word)
     if not form.is_change:
         return "its logarithm" if form.is_log else "its value"

@@ -80,7 +80,7 @@ def seasonal_motion(
 
 
 class _Gain(NamedTuple):
-    """By how many nats in all one way of telling is the better one, and of how many values."""
+    """How many nats one form is better by in all, and over how many values."""
 
     nats: float = 0.0
     num_values: int = 1
@@ -115,7 +115,7 @@ def _gain(
 def _rows(
     usual: MotionForm, seasonal: MotionForm, values: np.ndarray, known: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """Of each step that both can predict: the target and what it is predicted from, and log x."""
+    """For each step that both can predict: (targets and predictors of each form, log x)."""
     season = seasonal.season
     assert season is not None
     first = 2 * season + LAGS + 2
