@@ -36,8 +36,8 @@ def frame_like(
     if library == "pandas":
         return _pandas(frame, columns, schema, is_aligned=is_aligned)
     if is_aligned and isinstance(frame, Mapping):
-        for name, ours in _own(schema, frame, with_values=True).items():
-            columns[ours] = np.asarray(frame[name])
+        for name, column in _own(schema, frame, with_values=True).items():
+            columns[column] = np.asarray(frame[name])
     return columns
 
 
@@ -55,7 +55,7 @@ def _own(schema: TableSchema, names: Iterable[str], *, with_values: bool) -> dic
         found[schema.sequence] = schema.sequence
     if with_values:
         found |= {name: name for name in (*schema.columns, *schema.constants)}
-    return {name: ours for name, ours in found.items() if name in names}
+    return {name: column for name, column in found.items() if name in names}
 
 
 def _polars(frame: Any, columns: dict[str, Any], schema: TableSchema, *, is_aligned: bool) -> Any:
@@ -64,12 +64,12 @@ def _polars(frame: Any, columns: dict[str, Any], schema: TableSchema, *, is_alig
     frame = frame.collect() if hasattr(frame, "collect") else frame
     frame = frame if hasattr(frame, "get_column") else frame.to_frame()
     made = polars.DataFrame(columns)
-    for name, ours in _own(schema, frame.columns, with_values=is_aligned).items():
+    for name, column in _own(schema, frame.columns, with_values=is_aligned).items():
         given = frame.get_column(name)
         if is_aligned:
-            made = made.with_columns(given.alias(ours))
+            made = made.with_columns(given.alias(column))
             continue
-        series, zone = made.get_column(ours), getattr(given.dtype, "time_zone", None)
+        series, zone = made.get_column(column), getattr(given.dtype, "time_zone", None)
         if zone is not None:
             series = series.cast(polars.Datetime("us", "UTC")).dt.convert_time_zone(zone)
             if (given.dt.time() == dt.time()).all():  # days there, whatever their hour is in UTC
@@ -94,14 +94,14 @@ def _pandas(frame: Any, columns: dict[str, Any], schema: TableSchema, *, is_alig
     }
     own = _own(schema, [*given, *levels], with_values=is_aligned)
     if is_aligned:
-        for name, ours in own.items():
+        for name, column in own.items():
             if name in given:
-                made[ours] = given[name].array
-        told = _own(schema, levels, with_values=False)
-        made = made.drop(columns=list(told.values()))
+                made[column] = given[name].array
+        of_index = _own(schema, levels, with_values=False)
+        made = made.drop(columns=list(of_index.values()))
         return made.set_index(index)
-    for name, ours in own.items():
-        made[ours] = _typed(made[ours], (given | levels)[name])
+    for name, column in own.items():
+        made[column] = _typed(made[column], (given | levels)[name])
     if not levels or any(name not in own for name in levels) or len(levels) < index.nlevels:
         return made
     return made.set_index([own[name] for name in levels]).rename_axis(list(index.names))

@@ -2,8 +2,8 @@
 
 import math
 import shutil
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -109,6 +109,40 @@ def compare_run(
     }
 
 
+class ScoreRow(NamedTuple):
+    """What a predictor scored on one column, or by the sum over all columns (`column` is None).
+
+    `number` counts the predictors from 0, and `is_best` says whether none has fewer nats. A sum
+    has `nats` alone.
+    """
+
+    column: str | None
+    number: int
+    predictor: str
+    scores: Mapping[str, Any]
+    is_best: bool
+
+
+def score_rows(
+    compared: Mapping[str, Any], horizon: int, most_columns: int | None = None
+) -> list[ScoreRow]:
+    """The rows of a table of what `compare_run` found so many steps ahead, with the sums last."""
+    by_predictor = {name: each[str(horizon)] for name, each in compared["columns"].items()}
+    sums = {name: {"nats": each[str(horizon)]} for name, each in compared["nats"].items()}
+    groups: list[tuple[str | None, dict[str, Any]]] = [
+        (column, {name: each[column] for name, each in by_predictor.items()})
+        for column in list(next(iter(by_predictor.values())))[:most_columns]
+    ]
+    rows = []
+    for column, scores in [*groups, (None, sums)]:
+        best = min(each["nats"] for each in scores.values())
+        rows += [
+            ScoreRow(column, number, predictor, each, each["nats"] == best)
+            for number, (predictor, each) in enumerate(scores.items())
+        ]
+    return rows
+
+
 def _scores_at(
     dataset: Dataset, own: Drawn, references: dict[str, Gaussians], weights: np.ndarray | None
 ) -> dict[str, Any]:
@@ -152,7 +186,7 @@ def remember_comparison(run: Run, dataset: Dataset, horizon: int = 1) -> dict[st
 def remember_comparisons(
     runs: Sequence[Run], dataset: Dataset, horizon: int = 1
 ) -> dict[str, Any] | None:
-    """The same for runs that differ by their seeds: what is learned for references is learned once.
+    """Compare runs that differ by their seeds; what references learn is learned once.
 
     The scores of the model are means over the runs.
     """

@@ -191,7 +191,7 @@ def remember_reference(run: Any, dataset: Dataset) -> None:
 
 
 def verdict(run: Any) -> str | None:
-    """That a run is no better than the best of its references, as its record has it; None if it is.
+    """Return a warning if the run's record shows it no better than its best reference, else None.
 
     Records of before there was any say nothing.
     """

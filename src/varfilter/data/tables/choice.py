@@ -27,7 +27,7 @@ from varfilter.data.tables.levels import Levels, levels_of, recoded, unseen_note
 from varfilter.data.tables.motion import (
     MOTIONS,
     Motion,
-    Told,
+    MotionForm,
     is_motion,
     transform_of,
     usual_motion,
@@ -135,7 +135,7 @@ def motions_of(
     *,
     goes_on: bool,
 ) -> dict[str, Motion]:
-    """How each column is told to a model: as given, or by what the training rows do.
+    """Choose how each column is transformed for a model: as given, or by the training rows.
 
     `lengths` are those of the seasons of the calendar, in steps.
     """
@@ -180,8 +180,8 @@ def require_positive(
 
 
 def _why_by_logarithm(word: str) -> str:
-    """Why a column was told so by its training rows, as a part of a sentence."""
-    season = Told.by(word).season
+    """Why the training rows gave a column its motion, as a part of a sentence."""
+    season = MotionForm.of(word).season
     if season is None:
         return "it grows by proportion in the training rows"
     return f"its season of {season} steps grows with it in the training rows"
@@ -205,7 +205,7 @@ def refined_kinds(
 def families_of(
     kinds: dict[str, str], words: dict[str, str], scaling: Scaling, training: Ragged
 ) -> tuple[Family, ...]:
-    """The family of each column, and how a model is told of it."""
+    """The family of each column, with the transform that a model sees it by."""
     offsets, scales = np.asarray(scaling.offset), np.asarray(scaling.scale)
     found = []
     for i, (name, kind) in enumerate(kinds.items()):

@@ -291,7 +291,7 @@ def _as_written(items: list[Any], present: list[str]) -> Column | None:
 
 
 def _zone_notes(dates: list[Any]) -> tuple[str, ...]:
-    """That some of the dates have an offset from UTC, and others none."""
+    """A note if some of the dates have an offset from UTC and others have none."""
     has_offset = {bool(OFFSET.search(date)) for date in dates if isinstance(date, str)}
     if len(has_offset) < 2:
         return ()

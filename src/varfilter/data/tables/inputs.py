@@ -18,7 +18,7 @@ LEAST_STEPS = 4
 LEAST_PERIODS = 2
 
 
-class Plan(NamedTuple):
+class PlannedInputs(NamedTuple):
     """The input columns of some steps (steps, columns), in the model's units.
 
     `stamps` are their times; None: they are the next steps, in their order.

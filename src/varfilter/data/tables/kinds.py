@@ -10,7 +10,7 @@ import numpy as np
 
 from varfilter.data.dataset import Family, Scaling
 from varfilter.data.tables.columns import WHOLE
-from varfilter.data.tables.motion import MOTIONS, Told
+from varfilter.data.tables.motion import MOTIONS, MotionForm
 from varfilter.data.tables.tails import StudentFit, events_fit, student_fit
 from varfilter.distributions import (
     Bernoulli,
@@ -115,10 +115,10 @@ def refined_kind(kind: str, motion: str, sequences: Sequence[np.ndarray]) -> Kin
     return _heavy(motion, sequences) or Kind(kind)
 
 
-def told_values(motion: str, sequences: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """All that a model is told of a column: values, changes, logarithms, or changes of these."""
-    told = Told.by(motion)
-    return [told.values(each) for each in sequences]
+def model_values(motion: str, sequences: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """What a model sees of a column: its values, changes, logarithms, or changes of these."""
+    form = MotionForm.of(motion)
+    return [form.values(each) for each in sequences]
 
 
 def unfit(kind: str, values: np.ndarray) -> np.ndarray:
@@ -222,11 +222,11 @@ def _bounded(values: np.ndarray) -> Kind | None:
 
 
 def tails_of(motion: str, sequences: Sequence[np.ndarray]) -> StudentFit:
-    """Student's t of what a line through the value before leaves of what a model is told."""
-    told = told_values(motion, sequences)
-    pairs = np.concatenate([np.stack([each[:-1], each[1:]]) for each in told], axis=1)
+    """Fit Student's t to what a line through the value before leaves of each value a model sees."""
+    values = model_values(motion, sequences)
+    pairs = np.concatenate([np.stack([each[:-1], each[1:]]) for each in values], axis=1)
     before, after = pairs[:, ~np.isnan(pairs).any(axis=0)]
-    seen = np.concatenate([_seen(each) for each in told])
+    seen = np.concatenate([_seen(each) for each in values])
     if before.size < FEWEST_VALUES:
         return student_fit(seen)
     variance = np.var(before)
@@ -241,7 +241,7 @@ def _heavy(motion: str, sequences: Sequence[np.ndarray]) -> Kind | None:
     found = tails_of(motion, sequences)
     if not _is_likelier(found.gain, found.num_values):
         return None
-    what = "changes" if Told.by(motion).is_change else "values"
+    what = "changes" if MotionForm.of(motion).is_change else "values"
     return Kind(
         "heavy",
         f"what the one before leaves of its training {what} is likelier Student's t, with"

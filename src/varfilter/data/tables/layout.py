@@ -22,7 +22,7 @@ SEQUENCE_NAMES = ("sequence", "series", "run", "episode", "trial", "session")
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the time and the sequences stand; `long` are the columns of variable and value."""
+    """The columns of the time and the sequences; `long` are those of variable and value."""
 
     clock: Clock
     sequence: str | None = None
@@ -36,7 +36,7 @@ class Layout:
 
     @property
     def reserved(self) -> tuple[str, ...]:
-        """The same, and the column that times make which stand in several."""
+        """The columns of `given`, after the time column that is made of several, if one is."""
         return self.given if self.clock.column is None else (self.clock.column, *self.given)
 
     def for_array(self, columns: Columns) -> "Layout":
@@ -121,7 +121,7 @@ def find_layout(
     return Layout(clock, sequence, None if long is None else (long[0], long[1]))
 
 
-def widened(columns: Columns, layout: Layout) -> Columns:
+def pivoted(columns: Columns, layout: Layout) -> Columns:
     """A long table with a column for each variable, by name: a row for each time of a sequence.
 
     Of two values of a variable at the same time the last counts.

@@ -32,11 +32,11 @@ from varfilter.data.tables.layout import (
     find_layout,
     known_columns,
     parts_of,
+    pivoted,
     require_distinct,
     require_known,
     require_split,
     splits_sequences,
-    widened,
 )
 from varfilter.data.tables.levels import coded
 from varfilter.data.tables.motion import motion_notes
@@ -148,7 +148,7 @@ def read_table(
     require_step(step, clock)
     if clock.column is not None and step is None:
         require_distinct(found, layout)
-    wide = widened(found, layout)
+    wide = pivoted(found, layout)
     categorical = [n for n, words in (kinds or {}).items() if "categorical" in str(words).split()]
     wide, texts = coded(wide, categorical, (*layout.reserved, *inputs))
     known = known_columns(wide, layout, inputs)

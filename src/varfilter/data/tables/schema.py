@@ -13,7 +13,7 @@ from varfilter.data.tables.constants import changed_notes
 from varfilter.data.tables.dates import described
 from varfilter.data.tables.files import SEQUENCE_AXIS, Columns, read_columns
 from varfilter.data.tables.grid import Clock
-from varfilter.data.tables.inputs import KnownInputs, Plan, held
+from varfilter.data.tables.inputs import KnownInputs, PlannedInputs, held
 from varfilter.data.tables.kinds import REAL, unfit, what_fits
 from varfilter.data.tables.layout import (
     Layout,
@@ -22,9 +22,9 @@ from varfilter.data.tables.layout import (
     arranged,
     chosen,
     known_columns,
+    pivoted,
     require_known,
     sequences_of,
-    widened,
 )
 from varfilter.data.tables.levels import codes_of, names_of, spread_out, unseen_note
 from varfilter.data.tables.spacing import Calendar, Even, Spacing, calendar_from_json
@@ -147,7 +147,7 @@ class TableSchema:
         columns = self._read(source, (self.layout.sequence or "", *(self.layout.long or ())[:1]))
         layout = self.layout.for_array(columns)
         absent = [name for name in layout.given if name not in columns]
-        columns = columns if absent else widened(columns, layout)
+        columns = columns if absent else pivoted(columns, layout)
         absent += [name for name in (*self.columns, *self.inputs.columns) if name not in columns]
         if absent:
             listed = ", ".join(repr(name) for name in absent)
@@ -205,7 +205,7 @@ class TableSchema:
         """How the steps lie in time."""
         return Even(self.distance) if self.calendar is None else self.calendar
 
-    def read_plan(self, source: Any) -> dict[str | None, Plan]:
+    def read_plan(self, source: Any) -> dict[str | None, PlannedInputs]:
         """The input columns of steps to come, by sequence; that of None is for every sequence.
 
         Times may be left out: the rows are then the next steps.
@@ -224,18 +224,18 @@ class TableSchema:
         require_known(rows, names, clock)
         scaled = self.inputs.scaled(rows.values)
         return {
-            rows.names[i] if rows.names else None: Plan(
+            rows.names[i] if rows.names else None: PlannedInputs(
                 None if clock.column is None else rows.stamps[begin:end], scaled[begin:end]
             )
             for i, begin, end in sequences_of(rows)
         }
 
-    def plan_of(self, times: np.ndarray, us: np.ndarray) -> Plan:
+    def plan_of(self, times: np.ndarray, us: np.ndarray) -> PlannedInputs:
         """The input columns of steps whose inputs are known already, as a plan."""
-        return Plan(self._stamps(times), us[:, : len(self.inputs.columns)])
+        return PlannedInputs(self._stamps(times), us[:, : len(self.inputs.columns)])
 
     def ahead(
-        self, last: Any, known: np.ndarray, horizon: int, plan: Plan | None
+        self, last: Any, known: np.ndarray, horizon: int, plan: PlannedInputs | None
     ) -> tuple[np.ndarray, np.ndarray]:
         """The times and the inputs of the `horizon` steps after the one at time `last`.
 

@@ -46,7 +46,7 @@ class Even:
 
 @dataclass(frozen=True)
 class Months:
-    """Steps of so many months; a row lies on the point of the month, quarter or year it is in.
+    """Steps of `num_months` months; a row lies on the point of the month, quarter or year it is in.
 
     `day` is the day of the month of each point, 31 for the last one. A sequence that begins at
     another keeps its own.
