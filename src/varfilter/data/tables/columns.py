@@ -326,6 +326,11 @@ def _number(item: Any) -> float | None:
         return None
 
 
+def is_number_text(text: str) -> bool:
+    """Whether a text can be read as a number."""
+    return _number(text) is not None
+
+
 def _is_date(item: Any) -> bool:
     """Digits alone may be an ISO date, but are taken for a number."""
     if isinstance(item, str):

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from varfilter.data.dataset import SPLITS, Dataset, Scaling
+from varfilter.data.tables.bad_cells import RARE, BadCells
 from varfilter.data.tables.choice import (
     families_of,
     given_words,
@@ -112,7 +113,9 @@ def read_table(
       levels, with five training rows for each, is categorical; all other numbers are numeric; and
       where the training rows show it, a count is one of events, and a numeric column has another
       family (`data/tables/kinds.py` has the rule).
-      A level that no training row has is missing.
+      A level that no training row has is missing. So is a cell that has no place in its column
+      (text among numbers, an infinity, a number that the kind cannot have) where less than one in a
+      hundred of its values are such; else it is an error.
       Or how a column is told to the model: `level`, as it is; `change`, by its change since the
       step before; `log` and `log-change`, by its logarithm, or by the change of that; `change-N`
       and `log-change-N`, by its change beyond that of N steps before, a season. Not given: a
@@ -148,8 +151,11 @@ def read_table(
     require_step(step, clock)
     if clock.column is not None and step is None:
         require_distinct(found, layout)
-    wide = widened(found, layout)
     categorical = [n for n, words in (kinds or {}).items() if "categorical" in str(words).split()]
+    bad, observed = BadCells(RARE), found if columns is None else columns
+    others = {*layout.reserved, *inputs, *categorical}
+    free = [name for name in observed if name not in others]
+    wide = widened(bad.numbers(found, layout.long[1:] if layout.long else free), layout)
     wide, texts = coded(wide, categorical, (*layout.reserved, *inputs))
     known = known_columns(wide, layout, inputs)
     values, left_out = chosen(wide, layout, columns, inputs)
@@ -172,6 +178,7 @@ def read_table(
     left_out |= reasons
     given_kinds, given_motions = given_words(dict(kinds or {}), names, left_out)
     kinds_by_name = kinds_of(rows, names, training, given_kinds, given_motions)
+    rows = _fitting(rows, kinds_by_name, given_kinds, bad)
     for name, column in zip(names, rows.values.T, strict=True):
         require_resolved(name, kinds_by_name[name], column[training])
 
@@ -242,7 +249,7 @@ def read_table(
             by_sequence=splits_sequences(rows, split),
             chosen_calendar=calendar is not None,
         )
-        + (*motion_notes(motions), *kind_notes(refined), *told),
+        + (*motion_notes(motions), *kind_notes(refined), *told, *filter(None, [bad.note()])),
         input_names=known_inputs.names,
         inputs={name: steps[name].us for name in SPLITS} if known_inputs.names else {},
     )
@@ -319,6 +326,15 @@ def _observed(
     kept = tuple(name for name in names if name not in empty)
     reasons = dict.fromkeys(empty, "no value in the training rows")
     return replace(rows, values=rows.values[:, seen], forms=forms), kept, reasons
+
+
+def _fitting(rows: Rows, kinds: Mapping[str, str], given: Mapping[str, str], bad: BadCells) -> Rows:
+    """The rows where what a column of its kind cannot have is missing, if it is rare."""
+    values, bad.has_rows = rows.values.copy(), rows.origin is not None
+    for i, (name, kind) in enumerate(kinds.items()):
+        values[:, i] = bad.fitting(values[:, i], name, kind, rows.origin)
+        require_kind(name, kind, values[:, i], rows, given=name in given)
+    return replace(rows, values=values)
 
 
 def _given_spacing(step: Any, runs: list[np.ndarray], layout: Layout) -> Spacing:

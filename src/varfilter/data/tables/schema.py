@@ -8,6 +8,7 @@ import numpy as np
 
 from varfilter._text import count
 from varfilter.data.ragged import Ragged
+from varfilter.data.tables.bad_cells import HALF, BadCells, without_unfit
 from varfilter.data.tables.columns import Column, within_floats
 from varfilter.data.tables.constants import changed_notes
 from varfilter.data.tables.dates import described
@@ -147,7 +148,10 @@ class TableSchema:
         columns = self._read(source, (self.layout.sequence or "", *(self.layout.long or ())[:1]))
         layout = self.layout.for_array(columns)
         absent = [name for name in layout.given if name not in columns]
-        columns = columns if absent else widened(columns, layout)
+        bad = BadCells(HALF)
+        if layout.long is not None and not absent:
+            columns = widened(bad.numbers(columns, [layout.long[1]]), layout)
+            bad.has_rows = False
         absent += [name for name in (*self.columns, *self.inputs.columns) if name not in columns]
         if absent:
             listed = ", ".join(repr(name) for name in absent)
@@ -157,8 +161,14 @@ class TableSchema:
             )
         for note in changed_notes(self.constants, columns):
             warnings.warn(note, stacklevel=3)
-        own = (name for name in (*self.columns, *self.constants) if name in columns)
-        cells = {name: columns[name].cells for name in own}
+        own = [name for name in (*self.columns, *self.constants) if name in columns]
+        numbers = bad.numbers(columns, [name for name in own if name not in self.levels])
+        # A bad number comes back as it came; text among numbers would make text of all of them.
+        were_text = [n for n in own if columns[n].form == "text" and numbers[n].form == "number"]
+        cells = {name: (numbers if name in were_text else columns)[name].cells for name in own}
+        columns = without_unfit(numbers, self.kinds, bad)
+        if (note := bad.note()) is not None:
+            warnings.warn(note, stacklevel=3)
         real = [name for name, kind in self.kinds.items() if kind in REAL]
         columns = columns | {name: within_floats(columns[name]) for name in real}
         columns = columns | {name: self._coded(name, columns[name]) for name in self.levels}
