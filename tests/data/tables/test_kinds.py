@@ -91,6 +91,29 @@ def test_every_frame_has_the_same_levels(made, kind):
     assert read_table(frame).sha256() == made.sha256()
 
 
+@pytest.mark.parametrize("library", ["pandas", "polars", "enum"])
+def test_numbers_of_a_categorical_type_are_levels(library):
+    """In the order of the type, where it has one, and although they would be a count."""
+    x, grade = np.random.default_rng(0).normal(size=100), np.arange(100) % 3 + 9
+    order = ("11", "9", "10")
+    if library == "pandas":
+        typed = pd.Categorical(grade, categories=[11, 9, 10, 12])
+        frame = pd.DataFrame({"x": x, "grade": typed})
+    else:
+        kind = pl.Categorical if library == "polars" else pl.Enum(["11", "9", "10", "12"])
+        frame = pl.DataFrame({"x": x, "grade": pl.Series(map(str, grade.tolist()), dtype=kind)})
+        order = ("9", "10", "11") if library == "polars" else order
+    made = read_table(frame)
+    assert made.schema.kinds == {"x": "numeric", "grade": "categorical"}
+    assert made.schema.levels == {"grade": order}
+    assert any("'grade' is of a categorical type" in note for note in made.notes)
+    # New tables may have them as they like, and who asks for a count gets one.
+    for new in (grade[:5], [str(each) for each in grade[:5]], frame["grade"][:5]):
+        rows = made.schema.read({"x": x[:5], "grade": np.asarray(new)}).rows[0]
+        assert [order[i] for i in rows[:, 1:].argmax(axis=1)] == ["9", "10", "11", "9", "10"]
+    assert read_table(frame, kinds={"grade": "count"}).schema.kinds["grade"] == "count"
+
+
 def test_what_is_asked_for_is_taken():
     kinds = {
         "rain": "numeric",

@@ -66,6 +66,8 @@ class BadCells:
         return f"{count(total, 'cell')} {one if total == 1 else many}: {', '.join(parts)}."
 
     def _number(self, name: str, column: Column) -> Column:
+        if column.levels:
+            return column
         if column.form == "number":
             values = self._without(column.values, name, np.flatnonzero(np.isinf(column.values)))
             return column if values is column.values else Column(values, "number", column.notes)

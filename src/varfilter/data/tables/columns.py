@@ -68,7 +68,8 @@ class Column:
     of each text in a list of them, NaN if missing), or `other`. `notes`: what had to be guessed to
     read it. `texts`: times as they were written, where they were text, and `style` how, where that
     is not ISO's (`dates.py`). `is_whole`: numbers that came as whole ones, and not as whole values
-    of others.
+    of others. `levels`: the names of those that the type of the column has, in its order, where it
+    is a categorical one.
     """
 
     values: np.ndarray
@@ -77,6 +78,7 @@ class Column:
     texts: np.ndarray | None = None
     style: str = ""
     is_whole: bool = False
+    levels: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.values)

@@ -41,7 +41,7 @@ GROUNDS = {
     "numeric": "numbers for which no other family is likelier",
     "binary": "only 0 and 1, or true and false",
     "count": f"only whole numbers from 0 to {HIGHEST_COUNT:,}",
-    "categorical": "text with several levels",
+    "categorical": "text, or another type, with several levels",
 }
 # How each may be told to a model, beside as it is.
 MOTIONS_OF = {

@@ -39,7 +39,7 @@ from varfilter.data.tables.layout import (
     splits_sequences,
     widened,
 )
-from varfilter.data.tables.levels import coded
+from varfilter.data.tables.levels import coded, typed_notes
 from varfilter.data.tables.motion import motion_notes
 from varfilter.data.tables.notes import notes_of
 from varfilter.data.tables.schema import TableSchema, require_kind
@@ -110,7 +110,8 @@ def read_table(
       Gaussian; `events`, whole numbers of a negative binomial; `categorical`, one of several levels
       of text. Not given: booleans, or at least 20 zeros and ones and both, are binary; at least
       20 whole numbers from 0 to 1000, three or more of them different, are counts; text of up to 32
-      levels, with five training rows for each, is categorical; all other numbers are numeric; and
+      levels, with five training rows for each, is categorical, and so is any column of a frame
+      whose type says so (`category`, `Categorical`, `Enum`); all other numbers are numeric; and
       where the training rows show it, a count is one of events, and a numeric column has another
       family (`data/tables/kinds.py` has the rule).
       A level that no training row has is missing. So is a cell that has no place in its column
@@ -156,7 +157,8 @@ def read_table(
     others = {*layout.reserved, *inputs, *categorical}
     free = [name for name in observed if name not in others]
     wide = widened(bad.numbers(found, layout.long[1:] if layout.long else free), layout)
-    wide, texts = coded(wide, categorical, (*layout.reserved, *inputs))
+    others = [name for name, words in (kinds or {}).items() if words != "level"]
+    wide, texts = coded(wide, categorical, (*layout.reserved, *inputs), others)
     known = known_columns(wide, layout, inputs)
     values, left_out = chosen(wide, layout, columns, inputs)
     left_out |= dict.fromkeys(_beside(found, layout), "not part of the long table")
@@ -173,6 +175,7 @@ def read_table(
     )
     left_out |= {name: each.refused for name, each in levels.items() if each.refused}
     levels = {name: each.names for name, each in levels.items() if each.names}
+    told += typed_notes(found, levels)
     wanted = columns if columns is not None else tuple(kinds or ())
     rows, names, constants, reasons = without_constants(rows, names, training, wanted)
     left_out |= reasons
