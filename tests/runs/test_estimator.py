@@ -160,6 +160,11 @@ def test_alarms_go_where_the_filter_goes(fitted, tmp_path):
     assert ", expected " in found["alarm_cause"][10]
     assert found["warm_surprise"][10] > found["warm_surprise"][9]
     fitted.save(tmp_path / "kept")
+    loaded = TableFilter.load(tmp_path / "kept")
+    assert (loaded.alarm_rate, loaded.num_epochs, loaded.split) == (0.05, None, "auto")
+    # The folder of a run says as much as it knows.
+    plain = TableFilter.load(fitted.run.folder)
+    assert (plain.alarm_rate, plain.num_epochs, plain.split) == (None, 3, "auto")
     rows = list(filter_data(Run.load(tmp_path / "kept"), new, alarm_rate=0.05))
     np.testing.assert_array_equal(found["p_value"], [row["p_value"] for row in rows])
     assert [row["alarm"] for row in rows] == found["alarm"].tolist()

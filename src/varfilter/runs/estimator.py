@@ -38,6 +38,8 @@ from varfilter.runs.update import update_run
 
 # The quantiles between which bands and fans are drawn.
 BAND = (0.05, 0.95)
+# The arguments that a saved filter has on record; how it reads tables, its run knows.
+KEPT = ("split", "num_epochs", "seed", "alarm_rate")
 
 
 class NotFittedError(RuntimeError, ValueError):
@@ -304,7 +306,7 @@ class TableFilter:
         """A copy of the run's folder: `load` reads it, and so does `varfilter filter PATH`.
 
         Alarms are calibrated first, and the pool of forecasts is found, unless they were, since the
-        rows stay behind.
+        rows stay behind. The arguments go with it, but for `choose`.
         """
         path = Path(path)
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
@@ -314,10 +316,16 @@ class TableFilter:
         if self._dataset is not None:
             pool_run(self.run, self._dataset)
         shutil.copytree(self.run.folder, path, dirs_exist_ok=True)
+        arguments = {name: getattr(self, name) for name in KEPT}
+        Run.load(path).remember(estimator=arguments)
 
     @classmethod
     def load(cls, path: str | Path) -> "TableFilter":
-        """Load what `save` wrote, or the folder of any run on a table."""
+        """Load what `save` wrote, or the folder of any run on a table.
+
+        Its arguments are those that it was made with, and of how a table is read what was found, so
+        that `fit` reads another one likewise.
+        """
         run = Run.load(path)
         schema = run.template.schema
         if not isinstance(schema, TableSchema):
@@ -325,7 +333,14 @@ class TableFilter:
                 f"`path` {str(path)!r} is a run on {run.experiment.data.source!r}, which is no"
                 " table. Use `filter_data(Run.load(path), ...)`."
             )
-        found = cls(seed=run.experiment.seed, **_reading_of(schema))
+        source, schedule = run.experiment.data, run.experiment.schedule
+        arguments = {
+            "seed": run.experiment.seed,
+            "num_epochs": schedule.num_epochs,
+            "split": getattr(source, "split_by", None) or "auto",
+            **run.record.get("estimator", {}),  # where it was an estimator that was trained
+        }
+        found = cls(**arguments, **_reading_of(schema))
         found._run = run
         return found
 
