@@ -187,7 +187,7 @@ def read_table(
 
     runs = [rows.stamps[begin:end] for _, begin, end in parts["train"]]
     spacing, points, is_by_rows = _on_time(rows, layout, parts, runs, step)
-    num_merged = merged_rows(rows, points)
+    merged = merged_rows(rows, points, known_rows.values)
     if periods is None:
         periods = usual_periods(runs, spacing.length) if clock.is_date else ()
     known_inputs = KnownInputs.fitted(
@@ -215,7 +215,7 @@ def read_table(
         layout,
         clock.seconds(spacing.length),
         left_out,
-        num_merged,
+        merged,
         known_inputs,
         words,
         levels,
@@ -296,7 +296,7 @@ def _on_time(
             _usual_spacing(runs, layout) if step is None else _given_spacing(step, runs, layout)
         )
         points = grid_points(rows, spacing, parts, is_by_rows=False)
-        if step is not None or not loses_many(merged_rows(rows, points), len(rows.values)):
+        if step is not None or not loses_many(merged_rows(rows, points).lost, len(rows.values)):
             require_dense_grid(rows, layout.clock, points)
             return spacing, points, False
     usual = float(np.median(np.concatenate([np.diff(run) for run in runs])))

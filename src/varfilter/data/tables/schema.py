@@ -30,9 +30,9 @@ from varfilter.data.tables.layout import (
 from varfilter.data.tables.levels import codes_of, names_of, spread_out, unseen_note
 from varfilter.data.tables.spacing import Calendar, Even, Spacing, calendar_from_json
 from varfilter.data.tables.steps import (
+    Merged,
     grid_points,
     gridded,
-    merged_note,
     merged_rows,
     require_dense_grid,
 )
@@ -80,7 +80,7 @@ class TableSchema:
     - `inputs`: what is known of each step before it comes.
     - `left_out`: why a column of the first table is no observation, by column.
     - `motions`: change, log or log-change, of the columns that a model is not told as they are.
-    - `num_merged`: rows of the first table that lost a value to a later one at the same step.
+    - `merged`: what became of rows of the first table that others lie at the same step with.
     - `levels`: of the categorical columns. Each level is an element of the observations, which is
       1 where the column has it; any other text is missing.
     - `reasons`: what in the training rows a kind was chosen for, by column.
@@ -91,7 +91,7 @@ class TableSchema:
     layout: Layout
     step: float | None = None
     left_out: dict[str, str] = field(default_factory=dict)
-    num_merged: int = 0
+    merged: Merged = field(default_factory=Merged)
     inputs: KnownInputs = field(default_factory=KnownInputs)
     motions: dict[str, str] = field(default_factory=dict)
     levels: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -185,9 +185,9 @@ class TableSchema:
         if not self.inputs.is_by_rows:
             # The step is known to be right: a few rows may well lie far apart.
             require_dense_grid(rows, layout.clock, points, at_least=LONGEST_NEW)
-        if num_merged := merged_rows(rows, points):
+        for note in merged_rows(rows, points, known_rows.values).notes():
             # Their cells come back as they are, but what is said of the step is of the later row.
-            warnings.warn(merged_note(num_merged), stacklevel=3)
+            warnings.warn(note, stacklevel=3)
         found = gridded(rows, known_rows.values, layout.clock, self.spacing, points, self.inputs)
         given = (
             _table_rows(rows, self._elements(rows.values), layout.clock, part, at, cells)
