@@ -1,16 +1,19 @@
 """Rows come back as a table of the user's kind, with its index, its times and its names."""
 
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
 
 from varfilter.data.tables.read import read_table
+from varfilter.media import forecast_rows
 from varfilter.media.base import NewSequence
 from varfilter.media.formats import as_columns, write_rows
 from varfilter.media.frames import frame_like
 from varfilter.media.rows import Alarms, ColumnSurprises, Filtering
 from varfilter.media.table import TableMedium, TableSource
+from varfilter.prediction import Forecast
 
 MEDIUM = TableMedium()
 
@@ -197,3 +200,18 @@ def test_a_row_that_lost_its_value_has_no_surprise():
     assert said.alarms.flags.tolist() == [True, True, True, False, True, True]
     assert said.alarms.causes.tolist() == ["why", "why", "why", "", "why", "why"]
     assert np.isnan(said.alarms.p_values[3])
+
+
+def test_quantiles_of_counts_are_whole_and_bands_no_narrower_than_they_say():
+    rng = np.random.default_rng(0)
+    made = read({"k": rng.integers(200, 240, 200), "x": rng.normal(size=200)})
+    assert made.schema.kinds == {"k": "count", "x": "numeric"}
+    offset, scale = np.asarray(made.scaling.offset), np.asarray(made.scaling.scale)
+    told = np.array([[218.902, 0.25], [219.4, 0.5], [220.1, 0.75], [221.00001, 1.0]])
+    quantiles = jnp.asarray((told - offset) / scale, jnp.float32)[:, None, :]
+    forecast = Forecast(quantiles, quantiles[0], quantiles, (0.05, 0.5, 0.95, 0.975))
+    (row,) = forecast_rows(made, forecast)
+    names = ["q05", "q50", "q95", "q97.5"]
+    assert [row[f"k_{name}"] for name in names] == [218, 219, 221, 221]
+    np.testing.assert_allclose([row[f"x_{name}"] for name in names], told[:, 1], rtol=1e-5)
+    assert row["k_mean"] == pytest.approx(218.902, rel=1e-5)  # a mean need not be whole
