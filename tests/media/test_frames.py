@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 
 from varfilter.data.tables.read import read_table
+from varfilter.data.tables.times import UNNAMED
 from varfilter.media import forecast_rows
 from varfilter.media.base import NewSequence
 from varfilter.media.formats import as_columns, write_rows
@@ -215,3 +216,25 @@ def test_quantiles_of_counts_are_whole_and_bands_no_narrower_than_they_say():
     assert [row[f"k_{name}"] for name in names] == [218, 219, 221, 221]
     np.testing.assert_allclose([row[f"x_{name}"] for name in names], told[:, 1], rtol=1e-5)
     assert row["k_mean"] == pytest.approx(218.902, rel=1e-5)  # a mean need not be whole
+
+
+def test_a_column_that_is_called_index_keeps_its_name(tmp_path):
+    """Although the run was trained on a file whose index has none."""
+    days = pd.date_range("2024-04-01", periods=30, freq="D")
+    path = tmp_path / "in.csv"
+    pd.DataFrame({"x": np.arange(30.0)}, index=days).to_csv(path)
+    made = read(path)
+    assert made.schema.time in UNNAMED
+    frame = pd.DataFrame({"index": days, "x": np.arange(30.0)})
+    for new in (frame, pl.from_pandas(frame), {n: frame[n].to_numpy() for n in frame}):
+        found = frame_like(new, filtered(made, new), made.schema, is_aligned=True)
+        assert list(getattr(found, "columns", found)) == ["sequence", "index", "x", "surprise"]
+        assert list(found["index"]) == list(new["index"])
+        future = frame_like(new, ahead(made, new), made.schema)
+        assert "index" in future
+        assert "time" not in future
+        assert str(future["index"][0])[:10] == "2024-05-01"
+    # An index without a name is the index again.
+    unnamed = frame.set_index("index").rename_axis(None)
+    found = frame_like(unnamed, filtered(made, unnamed), made.schema, is_aligned=True)
+    pd.testing.assert_index_equal(found.index, unnamed.index)

@@ -35,9 +35,12 @@ def frame_like(
         return _polars(frame, columns, schema, is_aligned=is_aligned)
     if library == "pandas":
         return _pandas(frame, columns, schema, is_aligned=is_aligned)
-    if is_aligned and isinstance(frame, Mapping):
-        for name, ours in _own(schema, frame, with_values=True).items():
-            columns[ours] = np.asarray(frame[name])
+    if isinstance(frame, Mapping):
+        if is_aligned:
+            for name, ours in _own(schema, frame, with_values=True).items():
+                columns[ours] = np.asarray(frame[name])
+        names = _own_names(schema, frame)
+        columns = {names.get(name, name): values for name, values in columns.items()}
     return columns
 
 
@@ -56,6 +59,12 @@ def _own(schema: TableSchema, names: Iterable[str], *, with_values: bool) -> dic
     if with_values:
         found |= {name: name for name in (*schema.columns, *schema.constants)}
     return {name: ours for name, ours in found.items() if name in names}
+
+
+def _own_names(schema: TableSchema, names: Iterable[str]) -> dict[str, str]:
+    """What the time is called in a frame that calls it `index`: its name is left out in files."""
+    own = _own(schema, names, with_values=False)
+    return {ours: name for name, ours in own.items() if name == "index" and ours != name}
 
 
 def _polars(frame: Any, columns: dict[str, Any], schema: TableSchema, *, is_aligned: bool) -> Any:
@@ -78,7 +87,7 @@ def _polars(frame: Any, columns: dict[str, Any], schema: TableSchema, *, is_alig
         elif given.dtype in (polars.Date, polars.Datetime) or given.dtype.is_integer():
             series = series.cast(given.dtype)
         made = made.with_columns(series)
-    return made
+    return made.rename(_own_names(schema, frame.columns))
 
 
 def _pandas(frame: Any, columns: dict[str, Any], schema: TableSchema, *, is_aligned: bool) -> Any:
@@ -98,12 +107,12 @@ def _pandas(frame: Any, columns: dict[str, Any], schema: TableSchema, *, is_alig
             if name in given:
                 made[ours] = given[name].array
         told = _own(schema, levels, with_values=False)
-        made = made.drop(columns=list(told.values()))
+        made = made.drop(columns=list(told.values())).rename(columns=_own_names(schema, given))
         return made.set_index(index)
     for name, ours in own.items():
         made[ours] = _typed(made[ours], (given | levels)[name])
     if not levels or any(name not in own for name in levels) or len(levels) < index.nlevels:
-        return made
+        return made.rename(columns=_own_names(schema, given))
     return made.set_index([own[name] for name in levels]).rename_axis(list(index.names))
 
 
