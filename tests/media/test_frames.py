@@ -6,6 +6,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
+from varfilter.data.tables.json_lines import TableLines
 from varfilter.data.tables.read import read_table
 from varfilter.data.tables.times import UNNAMED
 from varfilter.media import forecast_rows
@@ -216,6 +217,26 @@ def test_quantiles_of_counts_are_whole_and_bands_no_narrower_than_they_say():
     assert [row[f"k_{name}"] for name in names] == [218, 219, 221, 221]
     np.testing.assert_allclose([row[f"x_{name}"] for name in names], told[:, 1], rtol=1e-5)
     assert row["k_mean"] == pytest.approx(218.902, rel=1e-5)  # a mean need not be whole
+
+
+def test_known_inputs_come_back_as_they_came(tmp_path):
+    text = ["t,valve,surprise,x", *(f"{t},{t % 2},0.5,{t}.25" for t in range(30))]
+    path = tmp_path / "in.csv"
+    path.write_text("\n".join(text) + "\n")
+    made = read(path, inputs=["valve", "surprise"])
+    rows = filtered(made, path)
+    # Ours makes way for the user's, as beside a column that is observed.
+    assert list(rows[3]) == ["sequence", "t", "x", "valve", "surprise", "surprise_"]
+    assert [row["valve"] for row in rows[:3]] == [0, 1, 0]
+    assert (rows[3]["surprise"], rows[3]["surprise_"]) == (0.5, 3.0)
+    frame = pl.read_csv(path).with_columns(pl.col("valve").cast(pl.Int8))
+    found = frame_like(frame, filtered(made, frame), made.schema, is_aligned=True)
+    assert found["valve"].equals(frame["valve"])
+    # A step without a row has none; a live line has its own.
+    fewer = frame.filter(pl.col("t") != 3)
+    assert filtered(made, fewer, fill_gaps=True)[3]["valve"] is None
+    (step,) = TableLines(made.schema).read('{"t": 0, "valve": 1, "surprise": 2, "x": 1.5}')
+    assert step.cells == {"x": 1.5, "valve": 1, "surprise": 2}
 
 
 def test_a_column_that_is_called_index_keeps_its_name(tmp_path):

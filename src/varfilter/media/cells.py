@@ -90,6 +90,6 @@ def whole_quantiles(dataset: Dataset, level: float, values: np.ndarray) -> np.nd
     """
     if not isinstance(dataset.family, tuple):
         return values
-    is_whole = np.array([family.width is not None for family in dataset.family])
+    is_whole = np.array([family.has_levels for family in dataset.family])
     rounded = np.rint if level == 0.5 else np.floor if level < 0.5 else np.ceil
     return np.where(is_whole, rounded(values) + 0.0, values).astype(values.dtype)  # -0 is 0

@@ -47,7 +47,8 @@ def frame_like(
 def _own(schema: TableSchema, names: Iterable[str], *, with_values: bool) -> dict[str, str]:
     """Which of the names are the user's own columns, and what they are called in rows.
 
-    Those of time and sequence; and `with_values`, those that were observed or never change.
+    Those of time and sequence; and `with_values`, those that were observed, never change, or are
+    known inputs.
     """
     names = set(names)
     found: dict[str, str] = {}
@@ -57,7 +58,8 @@ def _own(schema: TableSchema, names: Iterable[str], *, with_values: bool) -> dic
     if schema.sequence is not None:
         found[schema.sequence] = schema.sequence
     if with_values:
-        found |= {name: name for name in (*schema.columns, *schema.constants)}
+        own = (*schema.columns, *schema.constants, *schema.inputs.columns)
+        found |= {name: name for name in own}
     return {name: ours for name, ours in found.items() if name in names}
 
 

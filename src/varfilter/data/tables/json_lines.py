@@ -206,7 +206,8 @@ class TableLines:
         when = self._when(sequence, found, elements)
         self.sequences.setdefault(sequence.name, sequence)
         self._watch(found)
-        cells = {name: _as_came(found.get(name)) for name in (*columns, *constants)}
+        own = (*columns, *constants, *inputs.columns)
+        cells = {name: _as_came(found.get(name)) for name in own}
         return Line(sequence, when, elements, inputs.scaled(np.array([known]))[0], cells)
 
     def _watch(self, found: dict[str, Any]) -> None:

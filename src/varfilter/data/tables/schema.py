@@ -48,7 +48,7 @@ class TableRows(NamedTuple):
     `places` are the steps on which they lie, from the first one on; `numbers` count the rows of the
     table from 0; `texts` are their times as they were written, where they were text. `cells` are
     the columns as they came, before they were made numbers of; those that never changed in training
-    among them.
+    among them, and the known inputs.
     """
 
     places: np.ndarray
@@ -166,6 +166,7 @@ class TableSchema:
         # A bad number comes back as it came; text among numbers would make text of all of them.
         were_text = [n for n in own if columns[n].form == "text" and numbers[n].form == "number"]
         cells = {name: (numbers if name in were_text else columns)[name].cells for name in own}
+        cells |= {name: columns[name].cells for name in self.inputs.columns}
         columns = without_unfit(numbers, self.kinds, bad)
         if (note := bad.note()) is not None:
             warnings.warn(note, stacklevel=3)
