@@ -194,7 +194,7 @@ def refined_kinds(
         found[name] = Kind(kind)
         if name not in given:
             sequences = [rows[:, i] for rows in training]
-            found[name] = refined_kind(kind, words.get(name, "level"), sequences)
+            found[name] = refined_kind(kind, words.get(name, "level"), sequences, name)
             if not found[name].reason:
                 found[name] = Kind(found[name].word, GROUNDS[found[name].word])
     return found
