@@ -35,16 +35,20 @@ def frame_like(
         return _polars(frame, columns, schema, is_aligned=is_aligned)
     if library == "pandas":
         return _pandas(frame, columns, schema, is_aligned=is_aligned)
-    if is_aligned and isinstance(frame, Mapping):
-        for name, column in _own(schema, frame, with_values=True).items():
-            columns[column] = np.asarray(frame[name])
+    if isinstance(frame, Mapping):
+        if is_aligned:
+            for name, column in _own(schema, frame, with_values=True).items():
+                columns[column] = np.asarray(frame[name])
+        names = _own_names(schema, frame)
+        columns = {names.get(name, name): values for name, values in columns.items()}
     return columns
 
 
 def _own(schema: TableSchema, names: Iterable[str], *, with_values: bool) -> dict[str, str]:
     """Which of the names are the user's own columns, and what they are called in rows.
 
-    Those of time and sequence; and `with_values`, those that were observed or never change.
+    Those of time and sequence; and `with_values`, those that were observed, never change, or are
+    known inputs.
     """
     names = set(names)
     found: dict[str, str] = {}
@@ -54,8 +58,15 @@ def _own(schema: TableSchema, names: Iterable[str], *, with_values: bool) -> dic
     if schema.sequence is not None:
         found[schema.sequence] = schema.sequence
     if with_values:
-        found |= {name: name for name in (*schema.columns, *schema.constants)}
+        own = (*schema.columns, *schema.constants, *schema.inputs.columns)
+        found |= {name: name for name in own}
     return {name: column for name, column in found.items() if name in names}
+
+
+def _own_names(schema: TableSchema, names: Iterable[str]) -> dict[str, str]:
+    """What the time is called in a frame that calls it `index`: its name is left out in files."""
+    own = _own(schema, names, with_values=False)
+    return {column: name for name, column in own.items() if name == "index" and column != name}
 
 
 def _polars(frame: Any, columns: dict[str, Any], schema: TableSchema, *, is_aligned: bool) -> Any:
@@ -78,7 +89,7 @@ def _polars(frame: Any, columns: dict[str, Any], schema: TableSchema, *, is_alig
         elif given.dtype in (polars.Date, polars.Datetime) or given.dtype.is_integer():
             series = series.cast(given.dtype)
         made = made.with_columns(series)
-    return made
+    return made.rename(_own_names(schema, frame.columns))
 
 
 def _pandas(frame: Any, columns: dict[str, Any], schema: TableSchema, *, is_aligned: bool) -> Any:
@@ -97,13 +108,13 @@ def _pandas(frame: Any, columns: dict[str, Any], schema: TableSchema, *, is_alig
         for name, column in own.items():
             if name in given:
                 made[column] = given[name].array
-        of_index = _own(schema, levels, with_values=False)
-        made = made.drop(columns=list(of_index.values()))
+        of_index = list(_own(schema, levels, with_values=False).values())
+        made = made.drop(columns=of_index).rename(columns=_own_names(schema, given))
         return made.set_index(index)
     for name, column in own.items():
         made[column] = _typed(made[column], (given | levels)[name])
     if not levels or any(name not in own for name in levels) or len(levels) < index.nlevels:
-        return made
+        return made.rename(columns=_own_names(schema, given))
     return made.set_index([own[name] for name in levels]).rename_axis(list(index.names))
 
 

@@ -19,6 +19,7 @@ from varfilter._arguments import kind
 from varfilter.data.dataset import Dataset
 from varfilter.distributions import AbstractDistribution
 from varfilter.filters.base import Filtered
+from varfilter.media.cells import whole_quantiles
 from varfilter.media.formats import Row
 from varfilter.prediction import Predicted
 
@@ -209,7 +210,9 @@ def filtering_of(
     if predicted is not None:
         quantiles = np.asarray(predicted.quantiles)
         parts |= {
-            quantile_name(level): restored(dataset, quantiles[:, i])
+            quantile_name(level): whole_quantiles(
+                dataset, level, restored(dataset, quantiles[:, i])
+            )
             for i, level in enumerate(predicted.levels)
         }
     parts = {name: _shifted(values, num_given) for name, values in parts.items()}

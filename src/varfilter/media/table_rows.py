@@ -80,8 +80,8 @@ def names_of(dataset: Dataset, wanted: Sequence[str] = ()) -> dict[str, str]:
         users |= {name: name for name in clock.columns}
     else:
         users["time"] = "time" if clock.column in (None, *UNNAMED) else clock.column
-    constants = () if schema is None else schema.constants
-    taken = (*dataset.columns, *constants)
+    others = () if schema is None else (*schema.constants, *schema.inputs.columns)
+    taken = (*dataset.columns, *others)
     return free_names(taken, users | {name: name for name in wanted})
 
 

@@ -32,7 +32,6 @@ from varfilter.data.tables.motion import (
     transform_of,
     usual_motion,
 )
-from varfilter.data.tables.schema import require_kind
 from varfilter.data.tables.season import seasonal_motion
 from varfilter.data.tables.steps import Steps
 
@@ -112,7 +111,7 @@ def kinds_of(
     given: dict[str, str],
     motions: dict[str, str],
 ) -> dict[str, str]:
-    """The kind of each column: as given, or from the training rows; all rows must agree."""
+    """The kind of each column: as given, or from the training rows."""
     kinds: dict[str, str] = {}
     for name, form, column in zip(names, rows.forms, rows.values.T, strict=True):
         if form == "level" and given.get(name) not in (None, "categorical"):
@@ -123,7 +122,6 @@ def kinds_of(
         kinds[name] = given.get(name) or infer_kind(column[training], form)
         if motions.get(name, "").startswith("log") and name not in given and form == "number":
             kinds[name] = "numeric"  # whole numbers have logarithms too
-        require_kind(name, kinds[name], column, rows, given=name in given)
     return kinds
 
 
@@ -196,7 +194,7 @@ def refined_kinds(
         found[name] = Kind(kind)
         if name not in given:
             sequences = [rows[:, i] for rows in training]
-            found[name] = refined_kind(kind, words.get(name, "level"), sequences)
+            found[name] = refined_kind(kind, words.get(name, "level"), sequences, name)
             if not found[name].reason:
                 found[name] = Kind(found[name].word, GROUNDS[found[name].word])
     return found

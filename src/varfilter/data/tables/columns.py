@@ -68,7 +68,8 @@ class Column:
     of each text in a list of them, NaN if missing), or `other`. `notes`: what had to be guessed to
     read it. `texts`: times as they were written, where they were text, and `style` how, where that
     is not ISO's (`dates.py`). `is_whole`: numbers that came as whole ones, and not as whole values
-    of others.
+    of others. `levels`: the names of those that the type of the column has, in its order, where it
+    is a categorical one.
     """
 
     values: np.ndarray
@@ -77,6 +78,7 @@ class Column:
     texts: np.ndarray | None = None
     style: str = ""
     is_whole: bool = False
+    levels: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.values)
@@ -324,6 +326,11 @@ def _number(item: Any) -> float | None:
         return float(item)
     except (TypeError, ValueError):
         return None
+
+
+def is_number_text(text: str) -> bool:
+    """Whether a text can be read as a number."""
+    return _number(text) is not None
 
 
 def _is_date(item: Any) -> bool:

@@ -7,6 +7,7 @@ Thrift's compact protocol: https://parquet.apache.org/docs/file-format/metadata/
 
 import zipfile
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from varfilter._arguments import kind, require_library
 from varfilter.data.arrays import read_array, read_arrays
 from varfilter.data.limits import require_size
 from varfilter.data.tables.columns import Column, column_of
+from varfilter.data.tables.levels import names_of, natural
 from varfilter.data.tables.text import PER_COLUMN, read_text, require_different
 
 Columns = dict[str, Column]
@@ -252,7 +254,12 @@ def _from_polars(series: Any) -> Column:
         return Column(series.to_numpy().astype("datetime64[us]"), "time")
     if kind_of == "Duration":
         return _from_seconds(series.to_numpy())
-    return column_of(series.to_list())
+    column = column_of(series.to_list())
+    if kind_of == "Enum":
+        return _typed(column, series.dtype.categories.to_list())
+    if kind_of == "Categorical":  # whose order is that in which they were first met anywhere
+        return _typed(column, sorted(series.unique().drop_nulls().to_list(), key=natural))
+    return column
 
 
 def _from_pandas(series: Any) -> Column:
@@ -268,7 +275,17 @@ def _from_pandas(series: Any) -> Column:
         return Column(naive.to_numpy().astype("datetime64[us]"), "time")
     if form == "m":
         return _from_seconds(series.to_numpy())
-    return column_of(series.tolist())
+    column = column_of(series.tolist())
+    is_typed = str(series.dtype) == "category"
+    return _typed(column, series.cat.categories.tolist()) if is_typed else column
+
+
+def _typed(column: Column, levels: list[Any]) -> Column:
+    """A column whose type has these levels; of dates they are none."""
+    if column.form not in ("number", "bool", "text"):
+        return column
+    names = dict.fromkeys(names_of(column_of(levels)))
+    return replace(column, levels=tuple(name for name in names if name is not None))
 
 
 def _from_array(source: Any, label: str) -> Columns:

@@ -164,15 +164,21 @@ def on_grid(values: np.ndarray, at: np.ndarray) -> np.ndarray:
     return rows
 
 
-def overwritten(values: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """The rows of which a value is lost to a later one at the same grid point."""
+def overwritten(values: np.ndarray, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The rows of which a value is lost to another one that comes later at the same grid point.
+
+    And those of which each value at such a point comes again as it is: nothing of them is lost.
+    """
     same = np.diff(at) == 0
     shared = np.flatnonzero(np.append(same, False) | np.append(False, same))
     row, column = np.nonzero(~np.isnan(values[shared]))
-    points = at[shared][row]
+    points, cells = at[shared][row], values[shared][row, column]
     order = np.lexsort((row, points, column))
-    lost = (np.diff(points[order]) == 0) & (np.diff(column[order]) == 0)
-    return np.unique(shared[row[order[:-1][lost]]])
+    again = (np.diff(points[order]) == 0) & (np.diff(column[order]) == 0)
+    differs = np.diff(cells[order]) != 0
+    rows = shared[row[order[:-1]]]
+    lost = np.unique(rows[again & differs])
+    return lost, np.setdiff1d(rows[again], lost)
 
 
 def require_dense(

@@ -101,11 +101,11 @@ class TableLines:
     - A line that is more than `longest_gap` steps later, or earlier, is bad: its time is more often
       wrong than right. If the next line follows it, it was right, and the sequence begins anew with
       that one.
-    - A second line on the step of the one before adds its values to it; it is bad where both have
-      one of the same column. So is a line of an earlier step.
+    - A second line on the step of the one before adds its values to it, and its known inputs count;
+      it is bad where both have one of the same column. So is a line of an earlier step.
     - A line without one of the known inputs is bad.
     - A text that is no level of its column is missing; `notes` are of those that were met since it
-      was last emptied, each text once, and of values that a constant of training has not.
+      was last emptied, each once, of new values of constants, and of inputs that changed in a step.
     - The column that names the sequence must be there; or `sequence`, where the table has none,
       may be: without it all lines are one.
     """
@@ -131,6 +131,8 @@ class TableLines:
             steps.append(self._next(sequence, gap, sequence.known, self._stamp(sequence)))
         merged = np.where(np.isnan(row), sequence.row, row) if is_again else row
         if is_again:
+            self._compare_inputs(sequence, known)
+        if is_again:
             sequence.place, sequence.stamp = sequence.place - 1, sequence.before
         step = self._next(sequence, merged, known, when.stamp)
         sequence.shown = "" if when.time is None else json.dumps(when.written)
@@ -145,6 +147,17 @@ class TableLines:
         )
         sequence.far = None
         return [*steps, step]
+
+    def _compare_inputs(self, sequence: LineSequence, known: np.ndarray) -> None:
+        """Note which known inputs a second line on a step has otherwise than the first."""
+        self.notes += [
+            f"Column '{name}', a known input, is not what the line before has on the same step: the"
+            " last one counts."
+            for name, one, other in zip(
+                self.schema.inputs.columns, sequence.known, known, strict=True
+            )
+            if one != other
+        ]
 
     def _next(
         self, sequence: LineSequence, row: np.ndarray, known: np.ndarray, stamp: float | int
@@ -193,7 +206,8 @@ class TableLines:
         when = self._when(sequence, found, elements)
         self.sequences.setdefault(sequence.name, sequence)
         self._watch(found)
-        cells = {name: _as_came(found.get(name)) for name in (*columns, *constants)}
+        own = (*columns, *constants, *inputs.columns)
+        cells = {name: _as_came(found.get(name)) for name in own}
         return Line(sequence, when, elements, inputs.scaled(np.array([known]))[0], cells)
 
     def _watch(self, found: dict[str, Any]) -> None:

@@ -9,7 +9,6 @@ from varfilter.data.ragged import Ragged
 from varfilter.data.tables.files import SEQUENCE_AXIS, Columns
 from varfilter.data.tables.kinds import GROUNDS
 from varfilter.data.tables.schema import TableSchema
-from varfilter.data.tables.steps import merged_note
 
 
 def notes_of(
@@ -30,8 +29,7 @@ def notes_of(
     if step is not None and num_empty:
         num_steps = sum(map(len, values))
         notes.append(f"Gaps: {num_empty:,} of {count(num_steps, 'step')} without any value.")
-    if schema.num_merged:
-        notes.append(merged_note(schema.num_merged))
+    notes += schema.merged.notes()
     notes.append(_sequence_note(schema.layout.sequence))
     notes.append(f"Split by {'whole sequences' if by_sequence else 'time, each sequence'}.")
     for kind in dict.fromkeys(kinds.values()):

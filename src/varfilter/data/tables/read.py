@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from varfilter.data.dataset import SPLITS, Dataset, Scaling
+from varfilter.data.tables.bad_cells import RARE, BadCells
 from varfilter.data.tables.choice import (
     families_of,
     given_words,
@@ -38,7 +39,7 @@ from varfilter.data.tables.layout import (
     require_split,
     splits_sequences,
 )
-from varfilter.data.tables.levels import coded
+from varfilter.data.tables.levels import coded, typed_notes
 from varfilter.data.tables.motion import motion_notes
 from varfilter.data.tables.notes import notes_of
 from varfilter.data.tables.schema import TableSchema, require_kind
@@ -109,10 +110,13 @@ def read_table(
       Gaussian; `events`, whole numbers of a negative binomial; `categorical`, one of several levels
       of text. Not given: booleans, or at least 20 zeros and ones and both, are binary; at least
       20 whole numbers from 0 to 1000, three or more of them different, are counts; text of up to 32
-      levels, with five training rows for each, is categorical; all other numbers are numeric; and
+      levels, with five training rows for each, is categorical, and so is any column of a frame
+      whose type says so (`category`, `Categorical`, `Enum`); all other numbers are numeric; and
       where the training rows show it, a count is one of events, and a numeric column has another
       family (`data/tables/kinds.py` has the rule).
-      A level that no training row has is missing.
+      A level that no training row has is missing. So is a cell that has no place in its column
+      (text among numbers, an infinity, a number that the kind cannot have) where less than one in a
+      hundred of its values are such; else it is an error.
       Or how a column is told to the model: `level`, as it is; `change`, by its change since the
       step before; `log` and `log-change`, by its logarithm, or by the change of that; `change-N`
       and `log-change-N`, by its change beyond that of N steps before, a season. Not given: a
@@ -148,9 +152,13 @@ def read_table(
     require_step(step, clock)
     if clock.column is not None and step is None:
         require_distinct(found, layout)
-    wide = pivoted(found, layout)
     categorical = [n for n, words in (kinds or {}).items() if "categorical" in str(words).split()]
-    wide, texts = coded(wide, categorical, (*layout.reserved, *inputs))
+    bad, observed = BadCells(RARE), found if columns is None else columns
+    others = {*layout.reserved, *inputs, *categorical}
+    free = [name for name in observed if name not in others]
+    wide = pivoted(bad.numbers(found, layout.long[1:] if layout.long else free), layout)
+    others = [name for name, words in (kinds or {}).items() if words != "level"]
+    wide, texts = coded(wide, categorical, (*layout.reserved, *inputs), others)
     known = known_columns(wide, layout, inputs)
     values, left_out = chosen(wide, layout, columns, inputs)
     left_out |= dict.fromkeys(_beside(found, layout), "not part of the long table")
@@ -167,17 +175,19 @@ def read_table(
     )
     left_out |= {name: each.refused for name, each in levels.items() if each.refused}
     levels = {name: each.names for name, each in levels.items() if each.names}
+    told += typed_notes(found, levels)
     wanted = columns if columns is not None else tuple(kinds or ())
     rows, names, constants, reasons = without_constants(rows, names, training, wanted)
     left_out |= reasons
     given_kinds, given_motions = given_words(dict(kinds or {}), names, left_out)
     kinds_by_name = kinds_of(rows, names, training, given_kinds, given_motions)
+    rows = _fitting(rows, kinds_by_name, given_kinds, bad)
     for name, column in zip(names, rows.values.T, strict=True):
         require_resolved(name, kinds_by_name[name], column[training])
 
     runs = [rows.stamps[begin:end] for _, begin, end in parts["train"]]
     spacing, points, is_by_rows = _on_time(rows, layout, parts, runs, step)
-    num_merged = merged_rows(rows, points)
+    merged = merged_rows(rows, points, known_rows.values)
     if periods is None:
         periods = usual_periods(runs, spacing.length) if clock.is_date else ()
     known_inputs = KnownInputs.fitted(
@@ -205,7 +215,7 @@ def read_table(
         layout,
         clock.seconds(spacing.length),
         left_out,
-        num_merged,
+        merged,
         known_inputs,
         words,
         levels,
@@ -242,7 +252,7 @@ def read_table(
             by_sequence=splits_sequences(rows, split),
             chosen_calendar=calendar is not None,
         )
-        + (*motion_notes(motions), *kind_notes(refined), *told),
+        + (*motion_notes(motions), *kind_notes(refined), *told, *filter(None, [bad.note()])),
         input_names=known_inputs.names,
         inputs={name: steps[name].us for name in SPLITS} if known_inputs.names else {},
     )
@@ -286,7 +296,7 @@ def _on_time(
             _usual_spacing(runs, layout) if step is None else _given_spacing(step, runs, layout)
         )
         points = grid_points(rows, spacing, parts, is_by_rows=False)
-        if step is not None or not loses_many(merged_rows(rows, points), len(rows.values)):
+        if step is not None or not loses_many(merged_rows(rows, points).lost, len(rows.values)):
             require_dense_grid(rows, layout.clock, points)
             return spacing, points, False
     usual = float(np.median(np.concatenate([np.diff(run) for run in runs])))
@@ -319,6 +329,15 @@ def _observed(
     kept = tuple(name for name in names if name not in empty)
     reasons = dict.fromkeys(empty, "no value in the training rows")
     return replace(rows, values=rows.values[:, seen], forms=forms), kept, reasons
+
+
+def _fitting(rows: Rows, kinds: Mapping[str, str], given: Mapping[str, str], bad: BadCells) -> Rows:
+    """The rows where what a column of its kind cannot have is missing, if it is rare."""
+    values, bad.has_rows = rows.values.copy(), rows.origin is not None
+    for i, (name, kind) in enumerate(kinds.items()):
+        values[:, i] = bad.fitting(values[:, i], name, kind, rows.origin)
+        require_kind(name, kind, values[:, i], rows, given=name in given)
+    return replace(rows, values=values)
 
 
 def _given_spacing(step: Any, runs: list[np.ndarray], layout: Layout) -> Spacing:

@@ -8,6 +8,7 @@ import numpy as np
 
 from varfilter._text import count
 from varfilter.data.ragged import Ragged
+from varfilter.data.tables.bad_cells import HALF, BadCells, without_unfit
 from varfilter.data.tables.columns import Column, within_floats
 from varfilter.data.tables.constants import changed_notes
 from varfilter.data.tables.dates import described
@@ -29,9 +30,9 @@ from varfilter.data.tables.layout import (
 from varfilter.data.tables.levels import codes_of, names_of, spread_out, unseen_note
 from varfilter.data.tables.spacing import Calendar, Even, Spacing, calendar_from_json
 from varfilter.data.tables.steps import (
+    Merged,
     grid_points,
     gridded,
-    merged_note,
     merged_rows,
     require_dense_grid,
 )
@@ -47,7 +48,7 @@ class TableRows(NamedTuple):
     `places` are the steps on which they lie, from the first one on; `numbers` count the rows of the
     table from 0; `texts` are their times as they were written, where they were text. `cells` are
     the columns as they came, before they were made numbers of; those that never changed in training
-    among them.
+    among them, and the known inputs.
     """
 
     places: np.ndarray
@@ -79,7 +80,7 @@ class TableSchema:
     - `inputs`: what is known of each step before it comes.
     - `left_out`: why a column of the first table is no observation, by column.
     - `motions`: change, log or log-change, of the columns that a model is not told as they are.
-    - `num_merged`: rows of the first table that lost a value to a later one at the same step.
+    - `merged`: what became of rows of the first table that others lie at the same step with.
     - `levels`: of the categorical columns. Each level is an element of the observations, which is
       1 where the column has it; any other text is missing.
     - `reasons`: what in the training rows a kind was chosen for, by column.
@@ -90,7 +91,7 @@ class TableSchema:
     layout: Layout
     step: float | None = None
     left_out: dict[str, str] = field(default_factory=dict)
-    num_merged: int = 0
+    merged: Merged = field(default_factory=Merged)
     inputs: KnownInputs = field(default_factory=KnownInputs)
     motions: dict[str, str] = field(default_factory=dict)
     levels: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -147,7 +148,10 @@ class TableSchema:
         columns = self._read(source, (self.layout.sequence or "", *(self.layout.long or ())[:1]))
         layout = self.layout.for_array(columns)
         absent = [name for name in layout.given if name not in columns]
-        columns = columns if absent else pivoted(columns, layout)
+        bad = BadCells(HALF)
+        if layout.long is not None and not absent:
+            columns = pivoted(bad.numbers(columns, [layout.long[1]]), layout)
+            bad.has_rows = False
         absent += [name for name in (*self.columns, *self.inputs.columns) if name not in columns]
         if absent:
             listed = ", ".join(repr(name) for name in absent)
@@ -157,8 +161,15 @@ class TableSchema:
             )
         for note in changed_notes(self.constants, columns):
             warnings.warn(note, stacklevel=3)
-        own = (name for name in (*self.columns, *self.constants) if name in columns)
-        cells = {name: columns[name].cells for name in own}
+        own = [name for name in (*self.columns, *self.constants) if name in columns]
+        numbers = bad.numbers(columns, [name for name in own if name not in self.levels])
+        # A bad number comes back as it came; text among numbers would make text of all of them.
+        were_text = [n for n in own if columns[n].form == "text" and numbers[n].form == "number"]
+        cells = {name: (numbers if name in were_text else columns)[name].cells for name in own}
+        cells |= {name: columns[name].cells for name in self.inputs.columns}
+        columns = without_unfit(numbers, self.kinds, bad)
+        if (note := bad.note()) is not None:
+            warnings.warn(note, stacklevel=3)
         real = [name for name, kind in self.kinds.items() if kind in REAL]
         columns = columns | {name: within_floats(columns[name]) for name in real}
         columns = columns | {name: self._coded(name, columns[name]) for name in self.levels}
@@ -175,9 +186,9 @@ class TableSchema:
         if not self.inputs.is_by_rows:
             # The step is known to be right: a few rows may well lie far apart.
             require_dense_grid(rows, layout.clock, points, at_least=LONGEST_NEW)
-        if num_merged := merged_rows(rows, points):
+        for note in merged_rows(rows, points, known_rows.values).notes():
             # Their cells come back as they are, but what is said of the step is of the later row.
-            warnings.warn(merged_note(num_merged), stacklevel=3)
+            warnings.warn(note, stacklevel=3)
         found = gridded(rows, known_rows.values, layout.clock, self.spacing, points, self.inputs)
         given = (
             _table_rows(rows, self._elements(rows.values), layout.clock, part, at, cells)
