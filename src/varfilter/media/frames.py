@@ -70,12 +70,21 @@ def _polars(frame: Any, columns: dict[str, Any], schema: TableSchema, *, is_alig
             made = made.with_columns(given.alias(ours))
             continue
         series, zone = made.get_column(ours), getattr(given.dtype, "time_zone", None)
-        if zone is not None:
-            series = series.cast(polars.Datetime("us", "UTC")).dt.convert_time_zone(zone)
-            if (given.dt.time() == dt.time()).all():  # days there, whatever their hour is in UTC
+        own = schema.layout.clock.zone
+        if zone is not None and own == "":  # what clocks show, of which nobody said where
+            series = series.cast(polars.Datetime("us"))
+            series = series.dt.replace_time_zone(zone, ambiguous="earliest", non_existent="null")
+        elif zone is not None or (own and series.dtype == polars.Datetime):
+            series = series.cast(polars.Datetime("us", "UTC")).dt.convert_time_zone(zone or own)
+            if zone is None:
+                series = series.dt.replace_time_zone(None)
+            elif own is None and (given.dt.time() == dt.time()).all():
+                # Days there, whatever their hour is in UTC, in which such runs count.
                 series = series.dt.replace_time_zone(None).dt.round("1d")
                 series = series.dt.replace_time_zone(zone, ambiguous="earliest")
-        elif given.dtype in (polars.Date, polars.Datetime) or given.dtype.is_integer():
+        if zone is None and (
+            given.dtype in (polars.Date, polars.Datetime) or given.dtype.is_integer()
+        ):
             series = series.cast(given.dtype)
         made = made.with_columns(series)
     return made
@@ -101,7 +110,7 @@ def _pandas(frame: Any, columns: dict[str, Any], schema: TableSchema, *, is_alig
         made = made.drop(columns=list(told.values()))
         return made.set_index(index)
     for name, ours in own.items():
-        made[ours] = _typed(made[ours], (given | levels)[name])
+        made[ours] = _typed(made[ours], (given | levels)[name], schema.layout.clock.zone)
     if not levels or any(name not in own for name in levels) or len(levels) < index.nlevels:
         return made
     return made.set_index([own[name] for name in levels]).rename_axis(list(index.names))
@@ -114,17 +123,24 @@ def _level_name(index: Any, level: int) -> str:
     return "index" if index.nlevels == 1 else f"level_{level}"
 
 
-def _typed(series: Any, given: Any) -> Any:
-    """A column of times or names with the type that it had in the user's frame."""
-    if str(given.dtype).startswith("period"):
-        return series.dt.to_period(given.dtype.freq)
-    if given.dtype.kind == "M":
-        zone = getattr(given.dt, "tz", None)
+def _typed(series: Any, given: Any, own: str | None) -> Any:
+    """A column of times or names with the type that it had in the user's frame.
+
+    `own` is the zone of the table that was learned from; None: it was not asked for.
+    """
+    is_time = series.dtype.kind == "M"
+    zone = getattr(given.dt, "tz", None) if given.dtype.kind == "M" else None
+    if is_time and zone is not None and own == "":  # what clocks show, of which nobody said where
+        first = np.ones(len(series), bool)
+        return series.dt.tz_localize(zone, ambiguous=first, nonexistent="shift_forward")
+    if is_time and (zone is not None or own):
+        series = series.dt.tz_localize("UTC").dt.tz_convert(zone or own)
         if zone is None:
-            return series
-        series = series.dt.tz_localize("UTC").dt.tz_convert(zone)
-        if (given == given.dt.normalize()).all():  # days there, whatever their hour is in UTC
+            series = series.dt.tz_localize(None)
+        elif own is None and (given == given.dt.normalize()).all():
+            # Days there, whatever their hour is in UTC, in which such runs count.
             days = series.dt.tz_localize(None).dt.round("D")
             series = days.dt.tz_localize(zone, ambiguous=np.ones(len(days), bool))
-        return series
+    if str(given.dtype).startswith("period"):
+        return series.dt.to_period(given.dtype.freq)
     return series.astype(given.dtype) if given.dtype.kind in "iu" else series

@@ -10,7 +10,7 @@ from varfilter.data.tables.grid import Clock
 from varfilter.data.tables.parts import split_time
 from varfilter.data.tables.times import UNNAMED
 from varfilter.media.cells import cells_of
-from varfilter.media.formats import Row
+from varfilter.media.formats import Moment, Row
 from varfilter.media.rows import (
     Filtering,
     free_names,
@@ -91,7 +91,8 @@ def _time_cells(dataset: Dataset, names: dict[str, str], time: Any) -> Row:
     if clock.parts and isinstance(time, np.datetime64):
         cells = split_time(time, clock.parts)
         return {names[name]: value for name, value in cells.items()}
-    return {names["time"]: clock.written(time)}
+    text = clock.text(time)
+    return {names["time"]: clock.written(time) if text is None else Moment.of(time, text)}
 
 
 def sample_rows(

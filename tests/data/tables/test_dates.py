@@ -126,5 +126,8 @@ def test_times_with_and_without_a_zone_are_told_of():
     mixed = column_of(["2024-01-01T00:00:00+01:00", "2024-01-01T01:00:00"])
     assert mixed.values.tolist()[1] == mixed.values.tolist()[0] + np.timedelta64(2, "h")
     assert "taken for UTC" in mixed.notes[0]
-    assert not column_of(["2024-01-01T00:00:00Z", "2024-01-01T01:00:00-0500"]).notes
+    several = column_of(["2024-01-01T00:00:00Z", "2024-01-01T01:00:00-0500"])
+    assert several.values[1] - several.values[0] == np.timedelta64(6, "h")
+    assert "offsets from UTC change" in several.notes[0]
+    assert not column_of(["2024-01-01T00:00:00Z", "2024-01-01T01:00:00Z"]).notes
     assert not column_of(["2024-01-01", "2024-01-02"]).notes

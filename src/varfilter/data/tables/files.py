@@ -17,6 +17,7 @@ from varfilter.data.arrays import read_array, read_arrays
 from varfilter.data.limits import require_size
 from varfilter.data.tables.columns import Column, column_of
 from varfilter.data.tables.text import PER_COLUMN, read_text, require_different
+from varfilter.data.tables.zones import zone_of
 
 Columns = dict[str, Column]
 MAGIC = b"PAR1"
@@ -249,7 +250,9 @@ def _from_polars(series: Any) -> Column:
         return Column(values, "number", is_whole=series.dtype.is_integer() and _are_exact(values))
     if kind_of in ("Date", "Datetime"):
         # Within polars a time with a zone is kept in UTC, and leaves it so.
-        return Column(series.to_numpy().astype("datetime64[us]"), "time")
+        zone = getattr(series.dtype, "time_zone", None)
+        times = series.to_numpy().astype("datetime64[us]")
+        return Column(times, "time", zone=zone_of(zone) if zone else "")
     if kind_of == "Duration":
         return _from_seconds(series.to_numpy())
     return column_of(series.to_list())
@@ -265,7 +268,8 @@ def _from_pandas(series: Any) -> Column:
     if form == "M":
         zone = getattr(series.dt, "tz", None)
         naive = series.dt.tz_convert("UTC").dt.tz_localize(None) if zone is not None else series
-        return Column(naive.to_numpy().astype("datetime64[us]"), "time")
+        times = naive.to_numpy().astype("datetime64[us]")
+        return Column(times, "time", zone="" if zone is None else zone_of(zone))
     if form == "m":
         return _from_seconds(series.to_numpy())
     return column_of(series.tolist())

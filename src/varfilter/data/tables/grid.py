@@ -2,17 +2,18 @@
 
 import datetime as dt
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
 from varfilter._arguments import kind
 from varfilter.data.tables.columns import Column, column_of
-from varfilter.data.tables.dates import DIGITS, dates_in, digits_of, in_style
+from varfilter.data.tables.dates import DIGITS, dates_in, described, digits_of, in_style
 from varfilter.data.tables.files import Columns
 from varfilter.data.tables.parts import Part, join_parts
 from varfilter.data.tables.spacing import MOST_GAPS
+from varfilter.data.tables.zones import in_utc, offset_text, on_wall
 
 # A grid of more rows than this for each row of data is nearly all gaps: a wrong time or step.
 MOST_ROWS = 20
@@ -25,7 +26,9 @@ class Clock:
     `column` is the name of the column they stand in; None: rows are steps. A time that several
     columns tell together has their names in `column`, and what each of them holds in `parts`.
     `unit` is how dates are written: as a month (M), as a day (D), or with the time of the day (us);
-    and `style` in which way, where it is not ISO's (`dates.py`).
+    and `style` in which way, where it is not ISO's (`dates.py`). `zone` is where they are told
+    (`zones.py`): stamps are then in UTC. Without one they are what the wall shows; None: of a run
+    that did not ask.
     """
 
     column: str | None
@@ -33,6 +36,7 @@ class Clock:
     unit: Literal["M", "D", "us"] = "us"
     parts: tuple[Part, ...] = ()
     style: str = ""
+    zone: str | None = ""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -74,6 +78,39 @@ class Clock:
         each = iter(dates)
         stamps = [None if text is None else next(each) for text in texts]
         return Column(np.array(stamps, "datetime64[us]"), "time", (), texts, self.style)
+
+    def text(self, time: Any) -> str | None:
+        """A time as text, where it is not enough to write it by its unit; else None."""
+        if not self.zone or not isinstance(time, np.datetime64):
+            return None
+        return self.shown(time.astype("datetime64[us]").astype(np.int64))
+
+    def style_note(self, column: Column) -> str | None:
+        """That times are written in another way than those of training, where either was told."""
+        if column.form != "time" or column.texts is None or column.style == self.style:
+            return None
+        if not column.style:  # ISO's are what they are, in every table
+            return None
+        own = described(self.style) if self.style else "written as ISO has them, as 2024-01-31"
+        return f"holds dates, read as {described(column.style)}; those of training were {own}"
+
+    def in_own_zone(self, column: Column) -> tuple[Column, str | None]:
+        """The times as the clock counts them, and a note if they have a zone and it none, or not.
+
+        Whatever the one that is not known, a clock on the wall shows the hour.
+        """
+        if column.form != "time" or self.zone is None or bool(self.zone) == bool(column.zone):
+            return column, None
+        stamps = column.values.astype("datetime64[us]").astype(np.int64)
+        moved = in_utc(stamps, self.zone) if self.zone else on_wall(stamps, column.zone)
+        values = np.where(np.isnat(column.values), column.values, moved.astype("datetime64[us]"))
+        note = (
+            f"holds times without a zone; they are taken for those of {self.zone}, as in training"
+            if self.zone
+            else f"holds times of {column.zone}, where those of training have no zone; they are"
+            " taken as clocks show them there"
+        )
+        return replace(column, values=values, zone=self.zone), note
 
     def stamps(self, column: Column) -> np.ndarray:
         """The stamp of each row: whole microseconds (int64), or numbers (float64)."""
@@ -122,7 +159,10 @@ class Clock:
 
     def shown(self, stamp: Any) -> str:
         """A stamp as people write it, for an error message."""
-        return str(np.int64(stamp).astype("datetime64[us]")) if self.is_date else f"{stamp:g}"
+        if not self.is_date:
+            return f"{stamp:g}"
+        wall = on_wall(np.array([stamp], np.int64), self.zone)[0].astype("datetime64[us]").item()
+        return wall.isoformat() + (offset_text(stamp, self.zone) if self.zone else "")
 
 
 def clock_of(name: str, column: Column) -> Clock:
@@ -130,7 +170,7 @@ def clock_of(name: str, column: Column) -> Clock:
     if column.form == "number":
         return Clock(name)
     if column.form == "time":
-        return Clock(name, True, _unit(column), style=column.style)
+        return Clock(name, True, _unit(column), style=column.style, zone=column.zone)
     forms = [column_of([value]).form if value is not None else None for value in column.values]
     first = next((form for form in forms if form is not None), None)
     readable = first if column.form == "text" and first in ("number", "time") else None
@@ -145,7 +185,8 @@ def clock_of(name: str, column: Column) -> Clock:
 def _unit(column: Column) -> Literal["M", "D", "us"]:
     """How the dates of a column are written; without a text, whole days are days."""
     if column.texts is None:
-        times = column.values[~np.isnat(column.values)]
+        stamps = column.values[~np.isnat(column.values)].astype(np.int64)
+        times = on_wall(stamps, column.zone).astype("datetime64[us]")
         is_day = bool(np.all(times == times.astype("datetime64[D]")))
         return "D" if is_day else "us"
     texts = [text for text in column.texts if text is not None]

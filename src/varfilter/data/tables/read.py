@@ -45,6 +45,7 @@ from varfilter.data.tables.schema import TableSchema, require_kind
 from varfilter.data.tables.season import season_lengths
 from varfilter.data.tables.spacing import (
     BY_ROWS,
+    DAY,
     WORDS,
     Even,
     Spacing,
@@ -60,6 +61,7 @@ from varfilter.data.tables.steps import (
     require_dense_grid,
 )
 from varfilter.data.tables.times import with_dates
+from varfilter.data.tables.zones import Local, in_zone, on_wall
 
 
 def read_table(
@@ -177,11 +179,16 @@ def read_table(
 
     runs = [rows.stamps[begin:end] for _, begin, end in parts["train"]]
     spacing, points, is_by_rows = _on_time(rows, layout, parts, runs, step)
+    steps_of = spacing.steps if isinstance(spacing, Local) else spacing
     num_merged = merged_rows(rows, points)
     if periods is None:
         periods = usual_periods(runs, spacing.length) if clock.is_date else ()
     known_inputs = KnownInputs.fitted(
-        inputs, known_rows.values[training], periods, spacing.length if is_by_rows else None
+        inputs,
+        known_rows.values[training],
+        periods,
+        spacing.length if is_by_rows else None,
+        clock.zone,
     )
     steps = gridded(rows, known_rows.values, clock, spacing, points, known_inputs)
     split_rows = {name: steps[name].rows for name in SPLITS}
@@ -210,7 +217,7 @@ def read_table(
         words,
         levels,
         {name: kind.reason for name, kind in refined.items() if kind.reason},
-        calendar=None if isinstance(spacing, Even) else spacing,
+        calendar=None if isinstance(steps_of, Even) else steps_of,
         constants=constants,
     )
     scaling = scaling_of(kinds_by_name, split_rows["train"].values, words)
@@ -276,7 +283,7 @@ def require_step(step: Any, clock: Clock) -> None:
 
 def _on_time(
     rows: Rows, layout: Layout, parts: dict[str, list[Part]], runs: list[np.ndarray], step: Any
-) -> tuple[Spacing, Points, bool]:
+) -> tuple[Spacing | Local, Points, bool]:
     """How steps lie, where each row does, and whether rows are steps instead of points of a grid.
 
     A grid that loses rows is not taken unless its step was given.
@@ -321,24 +328,31 @@ def _observed(
     return replace(rows, values=rows.values[:, seen], forms=forms), kept, reasons
 
 
-def _given_spacing(step: Any, runs: list[np.ndarray], layout: Layout) -> Spacing:
-    calendar = named_calendar(step, runs) if isinstance(step, str) else None
-    return Even(layout.clock.distance(step)) if calendar is None else calendar
+def _given_spacing(step: Any, runs: list[np.ndarray], layout: Layout) -> Spacing | Local:
+    zone = layout.clock.zone
+    walls = [on_wall(run, zone) for run in runs]
+    calendar = named_calendar(step, walls) if isinstance(step, str) else None
+    return in_zone(Even(layout.clock.distance(step)) if calendar is None else calendar, zone)
 
 
-def _usual_spacing(runs: list[np.ndarray], layout: Layout) -> Spacing:
+def _usual_spacing(runs: list[np.ndarray], layout: Layout) -> Spacing | Local:
     if layout.clock.column is None:
         return Even(1)
-    calendar = usual_calendar(runs) if layout.clock.is_date else None
+    is_date, zone = layout.clock.is_date, layout.clock.zone
+    walls = [on_wall(run, zone) for run in runs]
+    calendar = usual_calendar(walls) if is_date else None
     if calendar is not None:
-        return calendar
-    step = usual_step(runs, unit=1e6 if layout.clock.is_date else 1.0)
+        return in_zone(calendar, zone)
+    step = usual_step(walls, unit=1e6 if is_date else 1.0)
+    if zone and step is not None and step % DAY:
+        # What is shorter than a day passes as it does, whatever is done to the clocks.
+        step = usual_step(runs, unit=1e6)
     if step is None:
         raise ValueError(
             f"`step` cannot be found: no sequence has two times in column `{layout.clock.column}`"
             " for training. Give `step`."
         )
-    return Even(step)
+    return in_zone(Even(step), zone)
 
 
 def _beside(columns: Columns, layout: Layout) -> list[str]:

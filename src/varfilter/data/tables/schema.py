@@ -10,7 +10,6 @@ from varfilter._text import count
 from varfilter.data.ragged import Ragged
 from varfilter.data.tables.columns import Column, within_floats
 from varfilter.data.tables.constants import changed_notes
-from varfilter.data.tables.dates import described
 from varfilter.data.tables.files import SEQUENCE_AXIS, Columns, read_columns
 from varfilter.data.tables.grid import Clock
 from varfilter.data.tables.inputs import KnownInputs, Plan, held
@@ -36,6 +35,7 @@ from varfilter.data.tables.steps import (
     require_dense_grid,
 )
 from varfilter.data.tables.times import under_own_name
+from varfilter.data.tables.zones import Local, in_zone
 
 # Rows of a new table, gaps included, that are never too many.
 LONGEST_NEW = 1_000_000
@@ -201,9 +201,10 @@ class TableSchema:
         return 1 if self.step is None else self.layout.clock.distance(self.step)
 
     @property
-    def spacing(self) -> Spacing:
+    def spacing(self) -> Spacing | Local:
         """How the steps lie in time."""
-        return Even(self.distance) if self.calendar is None else self.calendar
+        steps = Even(self.distance) if self.calendar is None else self.calendar
+        return in_zone(steps, self.layout.clock.zone)
 
     def read_plan(self, source: Any) -> dict[str | None, Plan]:
         """The input columns of steps to come, by sequence; that of None is for every sequence.
@@ -288,6 +289,7 @@ class TableSchema:
             "is_date": self.layout.clock.is_date,
             "unit": self.layout.clock.unit,
             "style": self.layout.clock.style,
+            "zone": self.layout.clock.zone,
             "parts": [list(part) for part in self.layout.clock.parts],
             "sequence": self.layout.sequence,
             "long": self.layout.long and list(self.layout.long),
@@ -305,9 +307,11 @@ class TableSchema:
         # of the day, in one column, in a style that the rows tell, and even steps.
         parts = tuple((name, word, how) for name, word, how in known.get("parts", ()))
         style = known.get("style", "")
-        clock = Clock(known["time"], known["is_date"], known.get("unit", "us"), parts, style)
+        # Records of before zones were kept may be of times in one: those go on in UTC.
+        zone = known.get("zone")
+        clock = Clock(known["time"], known["is_date"], known.get("unit", "us"), parts, style, zone)
         layout = Layout(clock, known["sequence"], long)
-        inputs = KnownInputs.from_json(known.get("inputs"))
+        inputs = KnownInputs.from_json(known.get("inputs"), zone)
         calendar = calendar_from_json(known.get("calendar"))
         # Records of before there were motions have every column as it is.
         motions = known.get("motions", {})
@@ -338,13 +342,11 @@ class TableSchema:
         clock = self.layout.clock
         if time is not None and time in columns:
             columns[time] = clock.in_own_style(columns[time])
-            style = columns[time].style
-            if clock.style and style and style != clock.style:
-                warnings.warn(
-                    f"Column '{time}' holds dates, read as {described(style)}; those of training"
-                    f" were {described(clock.style)}.",
-                    stacklevel=4,
-                )
+            columns[time], note = clock.in_own_zone(columns[time])
+            for sentence in (clock.style_note(columns[time]), note):
+                if sentence is not None:
+                    shown = f"'{time}'" if time else "1 (without a name)"
+                    warnings.warn(f"Column {shown} {sentence}.", stacklevel=4)
         return clock.joined(columns)
 
 
