@@ -12,7 +12,7 @@ from varfilter.data.tables.columns import Column, column_of
 from varfilter.data.tables.dates import DIGITS, dates_in, described, digits_of, in_style
 from varfilter.data.tables.files import Columns
 from varfilter.data.tables.parts import Part, join_parts
-from varfilter.data.tables.spacing import MOST_GAPS
+from varfilter.data.tables.spacing import DAY, MOST_GAPS, Even
 from varfilter.data.tables.zones import in_utc, offset_text, on_wall
 
 # A grid of more rows than this for each row of data is nearly all gaps: a wrong time or step.
@@ -150,6 +150,11 @@ class Clock:
         if not 0 < number < np.inf or (self.is_date and round(number) < 1):
             raise ValueError(f"`step` must be a positive time; got {step!r}.")
         return round(number) if self.is_date else number
+
+    def even(self, length: float | int) -> Even:
+        """Steps of one length; between days without a time they are whole days."""
+        of_days = self.is_date and self.unit != "us" and length > DAY and length % DAY != 0
+        return Even(length, of_days)
 
     def seconds(self, distance: float | int) -> float | None:
         """`distance` as the user knows it; None if rows are steps."""

@@ -65,7 +65,9 @@ def _time_note(schema: TableSchema, *, inferred: bool) -> str:
         return f"{begin}, at unequal distances, usually of {step:.10g}{unit}{why}."
     how = "found from the training rows" if inferred else "as given"
     if schema.calendar is not None:
-        return f"{begin}; a step is a {schema.calendar.word} of the calendar ({how})."
+        rule = getattr(schema.calendar, "rule", "").replace("-", " ")
+        on = f", forecast on its {rule}" if rule else ""
+        return f"{begin}; a step is a {schema.calendar.word} of the calendar{on} ({how})."
     return f"{begin}; a step is {step:.10g}{unit} ({how})."
 
 

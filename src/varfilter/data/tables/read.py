@@ -332,7 +332,9 @@ def _given_spacing(step: Any, runs: list[np.ndarray], layout: Layout) -> Spacing
     zone = layout.clock.zone
     walls = [on_wall(run, zone) for run in runs]
     calendar = named_calendar(step, walls) if isinstance(step, str) else None
-    return in_zone(Even(layout.clock.distance(step)) if calendar is None else calendar, zone)
+    if calendar is not None:
+        return in_zone(calendar, zone)
+    return in_zone(layout.clock.even(layout.clock.distance(step)), zone)
 
 
 def _usual_spacing(runs: list[np.ndarray], layout: Layout) -> Spacing | Local:
@@ -344,7 +346,7 @@ def _usual_spacing(runs: list[np.ndarray], layout: Layout) -> Spacing | Local:
     if calendar is not None:
         return in_zone(calendar, zone)
     step = usual_step(walls, unit=1e6 if is_date else 1.0)
-    if zone and step is not None and step % DAY:
+    if zone and step is not None and step % DAY and not layout.clock.even(step).of_days:
         # What is shorter than a day passes as it does, whatever is done to the clocks.
         step = usual_step(runs, unit=1e6)
     if step is None:
@@ -352,7 +354,7 @@ def _usual_spacing(runs: list[np.ndarray], layout: Layout) -> Spacing | Local:
             f"`step` cannot be found: no sequence has two times in column `{layout.clock.column}`"
             " for training. Give `step`."
         )
-    return in_zone(Even(step), zone)
+    return in_zone(layout.clock.even(step), zone)
 
 
 def _beside(columns: Columns, layout: Layout) -> list[str]:

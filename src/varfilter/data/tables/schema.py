@@ -26,7 +26,7 @@ from varfilter.data.tables.layout import (
     widened,
 )
 from varfilter.data.tables.levels import codes_of, names_of, spread_out, unseen_note
-from varfilter.data.tables.spacing import Calendar, Even, Spacing, calendar_from_json
+from varfilter.data.tables.spacing import Calendar, Spacing, calendar_from_json
 from varfilter.data.tables.steps import (
     grid_points,
     gridded,
@@ -203,8 +203,9 @@ class TableSchema:
     @property
     def spacing(self) -> Spacing | Local:
         """How the steps lie in time."""
-        steps = Even(self.distance) if self.calendar is None else self.calendar
-        return in_zone(steps, self.layout.clock.zone)
+        clock = self.layout.clock
+        steps = clock.even(self.distance) if self.calendar is None else self.calendar
+        return in_zone(steps, clock.zone)
 
     def read_plan(self, source: Any) -> dict[str | None, Plan]:
         """The input columns of steps to come, by sequence; that of None is for every sequence.

@@ -55,7 +55,7 @@ class Local:
 
 def in_zone(steps: Even | Calendar, zone: str | None) -> Even | Calendar | Local:
     """Steps in a zone: hours pass as they do, days and what is longer are those of its clocks."""
-    is_short = isinstance(steps, Even) and bool(steps.length % DAY)
+    is_short = isinstance(steps, Even) and bool(steps.length % DAY) and not steps.of_days
     return steps if not zone or is_short else Local(steps, zone)
 
 
