@@ -11,6 +11,7 @@ from varfilter.data.tables.columns import column_of
 from varfilter.data.tables.json_lines import TableLines
 from varfilter.data.tables.read import read_table
 from varfilter.data.tables.schema import TableSchema
+from varfilter.data.tables.spacing import named_calendar
 from varfilter.media.frames import frame_like
 from varfilter.media.table import TableMedium, TableSource
 
@@ -68,6 +69,49 @@ def test_quarters(form):
     steps = TableLines(schema).read(json.dumps({"quarter": texts[41], "x": 1}))
     assert steps[-1].time == np.datetime64("1990-04-01")
     assert column_of(["1980Q5"]).form == column_of(["0000Q1"]).form == "text"
+
+
+MONTHS = (
+    "%YM%m", "%Y-M%m", "%m/%Y", "%m-%Y", "%Y/%m", "%b-%y", "%b %Y", "%B %Y", "%b-%Y", "%b '%y",
+    "%Y %b", "%G-W%V", "%GW%V", "%Y-%m", "%Y%m",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["month", "date", "when"])
+@pytest.mark.parametrize("form", MONTHS)
+def test_months_and_weeks(form, name):
+    """As they are written in public tables: each is read, remembered, and written again."""
+    freq = "W-MON" if "W" in form else "MS"
+    index = pd.date_range("1999-01-01", periods=46, freq=freq)
+    texts = index.strftime(form).to_numpy(object)
+    given = texts.astype(np.int64) if form == "%Y%m" else texts
+    table = {name: given[:42], "x": np.arange(42) * 1.5}
+    if form == "%Y%m" and name == "when":
+        assert read_table(table).schema.time is None  # a number like others
+    made = read_table(table, time=name)
+    assert made.sha256() == read_table(table, time=None if name != "when" else name).sha256()
+    schema = known(made.schema)
+    assert schema.calendar == (None if "W" in form else named_calendar("month"))
+    assert schema.step == (7 * 86400 if "W" in form else schema.step)
+    medium = TableMedium()
+    [sequence] = medium.sequences(made, TableSource("x"), table)
+    np.testing.assert_array_equal(sequence.times, index[:42].to_numpy())
+    _, ahead = medium.ahead(made, sequence, 4, None)
+    rows = medium.forecast_rows(made, ahead.times, {"mean": np.zeros((4, 1))}, 0)
+    assert [str(row[name]) for row in rows] == texts[42:].tolist()
+    told = given[43] if isinstance(given[43], str) else int(given[43])
+    lines = TableLines(schema)
+    assert lines.read(json.dumps({name: told, "x": 1}))[-1].time == index[43].to_datetime64()
+    assert not lines.notes
+
+
+def test_what_may_be_a_day_is_no_month():
+    assert column_of(["Jan-01", "Jan-02", "Jan-03", "Jan-04"]).form == "text"
+    assert column_of(["Jan-01", "Feb-01", "Mar-01", "Apr-01"]).style == "{Jan}-{yy:02}"
+    assert column_of(["May 2000", "JUN 2000"]).style in ("{JAN} {year}", "{Jan} {year}")
+    assert column_of(["13/2000"]).form == column_of(["2020-W54"]).form == "text"
+    assert column_of(["ABC-12", "Jan-12"]).form == column_of(["Mary 2000"]).form == "text"
+    assert column_of(["1/2000", "12/2000"]).style == "{month}/{year}"
 
 
 def test_an_index_of_periods_comes_back_as_one():

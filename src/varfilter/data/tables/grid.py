@@ -9,7 +9,7 @@ import numpy as np
 
 from varfilter._arguments import kind
 from varfilter.data.tables.columns import Column, column_of
-from varfilter.data.tables.dates import DIGITS, dates_in, described, digits_of, in_style
+from varfilter.data.tables.dates import DIGITS, SIX_DIGITS, dates_in, described, digits_of, in_style
 from varfilter.data.tables.files import Columns
 from varfilter.data.tables.parts import Part, join_parts
 from varfilter.data.tables.spacing import DAY, MOST_GAPS, Even
@@ -68,7 +68,7 @@ class Clock:
         if not self.style or column.style == self.style:
             return column
         texts = column.values if column.form == "text" else column.texts
-        if self.style == DIGITS and column.form == "number":
+        if self.style in (DIGITS, SIX_DIGITS) and column.form == "number":
             texts = digits_of(column.values)
         if texts is None:
             return column

@@ -150,8 +150,8 @@ def usual_calendar(runs: list[np.ndarray]) -> Calendar | None:
 
     Months, or several of them: every row on one day of its month, on the last, or on its first or
     last business day, and no two rows in one; or, on whatever days, one row in every month, quarter
-    or year. Business days: at most a row a day, none at a weekend, and most on the weekday after the
-    one before.
+    or year. Business days: at most a row a day, none at a weekend, and most on the weekday after
+    the one before.
     """
     runs = [np.unique(run) for run in runs]
     if sum(max(len(run) - 1, 0) for run in runs) < FEWEST_DISTANCES:

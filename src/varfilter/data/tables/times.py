@@ -12,6 +12,8 @@ from varfilter.data.tables.grid import Clock, clock_of
 from varfilter.data.tables.parts import Part, find_parts, join_parts
 
 TIME_NAMES = ("time", "timestamp", "date", "datetime")
+# Of columns that may hold months as numbers, such as 202401.
+PERIOD_NAMES = ("month", "period", "yearmonth", "year_month", "yyyymm", "ym", "calendar_month")
 # What an index without a name is called: in files, by pandas when it reads one, and in frames.
 UNNAMED = ("", "Unnamed: 0", "index")
 
@@ -24,14 +26,19 @@ def under_own_name(name: Any, names: Container[str]) -> Any:
 
 
 def with_dates(columns: Columns, time: Any) -> Columns:
-    """The columns, in which numbers such as 20240131 are dates if they are the time by its name."""
+    """The columns, in which numbers such as 20240131 or 202401 are dates if their name is a time's.
+
+    A number or two in six digits may be anything.
+    """
     found = dict(columns)
     for name, column in columns.items():
-        if column.form != "number" or not (name == time or name.lower() in TIME_NAMES):
+        is_named = name == time or name.lower() in (*TIME_NAMES, *PERIOD_NAMES)
+        if column.form != "number" or not is_named or not len(column):
             continue
-        if (dates := dates_of_digits(column.values)) is not None:
-            notes = (f"holds dates, read as {DIGITS}",)
-            found[name] = Column(dates[0], "time", notes, dates[1], DIGITS)
+        dates = dates_of_digits(column.values)
+        if dates is not None and (dates[2] == DIGITS or len(np.unique(dates[0])) > 2):
+            notes = (f"holds dates, read as {dates[2]}",)
+            found[name] = Column(dates[0], "time", notes, dates[1], dates[2])
     return found
 
 
