@@ -12,6 +12,7 @@ import numpy as np
 from varfilter.data.tables.files import is_time_index
 from varfilter.data.tables.schema import TableSchema
 from varfilter.data.tables.times import UNNAMED, under_own_name
+from varfilter.data.tables.zones import on_wall
 from varfilter.media.formats import Row, as_columns
 
 
@@ -38,7 +39,22 @@ def frame_like(
     if is_aligned and isinstance(frame, Mapping):
         for name, ours in _own(schema, frame, with_values=True).items():
             columns[ours] = np.asarray(frame[name])
+    elif isinstance(frame, Mapping):
+        for name, ours in _own(schema, frame, with_values=False).items():
+            if _is_text(frame[name]) and columns[ours].dtype.kind == "M":
+                columns[ours] = np.array(_as_texts(columns[ours], schema), object)
     return columns
+
+
+def _is_text(values: Any) -> bool:
+    """Whether what is there is text, and something is."""
+    present = [value for value in values if value is not None and value == value]
+    return bool(present) and all(isinstance(value, str) for value in present)
+
+
+def _as_texts(times: np.ndarray, schema: TableSchema) -> list[str]:
+    """Times as the table that was learned from has them."""
+    return [schema.layout.clock.written_as_text(time) for time in times]
 
 
 def _own(schema: TableSchema, names: Iterable[str], *, with_values: bool) -> dict[str, str]:
@@ -70,20 +86,25 @@ def _polars(frame: Any, columns: dict[str, Any], schema: TableSchema, *, is_alig
             made = made.with_columns(given.alias(ours))
             continue
         series, zone = made.get_column(ours), getattr(given.dtype, "time_zone", None)
-        own = schema.layout.clock.zone
-        if zone is not None and own == "":  # what clocks show, of which nobody said where
+        own, is_time = schema.layout.clock.zone, made.schema[ours].is_temporal()
+        if is_time and given.dtype == polars.String:
+            series = polars.Series(ours, _as_texts(series.to_numpy(), schema))
+        elif is_time and zone is None and own:
+            walls = on_wall(series.to_numpy().astype("datetime64[us]").astype(np.int64), own)
+            series = polars.Series(ours, walls.astype("datetime64[us]"))
+        elif is_time and zone is not None and own == "":  # what clocks show, nobody said where
             series = series.cast(polars.Datetime("us"))
             series = series.dt.replace_time_zone(zone, ambiguous="earliest", non_existent="null")
-        elif zone is not None or (own and series.dtype == polars.Datetime):
-            series = series.cast(polars.Datetime("us", "UTC")).dt.convert_time_zone(zone or own)
-            if zone is None:
-                series = series.dt.replace_time_zone(None)
-            elif own is None and (given.dt.time() == dt.time()).all():
+        elif is_time and zone is not None:
+            series = series.cast(polars.Datetime("us", "UTC")).dt.convert_time_zone(zone)
+            if own is None and (given.dt.time() == dt.time()).all():
                 # Days there, whatever their hour is in UTC, in which such runs count.
                 series = series.dt.replace_time_zone(None).dt.round("1d")
                 series = series.dt.replace_time_zone(zone, ambiguous="earliest")
-        if zone is None and (
-            given.dtype in (polars.Date, polars.Datetime) or given.dtype.is_integer()
+        if (
+            given.dtype == polars.Date
+            or given.dtype.is_integer()
+            or (zone is None and given.dtype == polars.Datetime)
         ):
             series = series.cast(given.dtype)
         made = made.with_columns(series)
@@ -110,7 +131,10 @@ def _pandas(frame: Any, columns: dict[str, Any], schema: TableSchema, *, is_alig
         made = made.drop(columns=list(told.values()))
         return made.set_index(index)
     for name, ours in own.items():
-        made[ours] = _typed(made[ours], (given | levels)[name], schema.layout.clock.zone)
+        there = (given | levels)[name]
+        if made[ours].dtype.kind == "M" and there.dtype.kind not in "Mm" and _is_text(there):
+            made[ours] = _as_texts(made[ours].to_numpy(), schema)
+        made[ours] = _typed(made[ours], there, schema.layout.clock.zone)
     if not levels or any(name not in own for name in levels) or len(levels) < index.nlevels:
         return made
     return made.set_index([own[name] for name in levels]).rename_axis(list(index.names))
@@ -133,11 +157,12 @@ def _typed(series: Any, given: Any, own: str | None) -> Any:
     if is_time and zone is not None and own == "":  # what clocks show, of which nobody said where
         first = np.ones(len(series), bool)
         return series.dt.tz_localize(zone, ambiguous=first, nonexistent="shift_forward")
-    if is_time and (zone is not None or own):
-        series = series.dt.tz_localize("UTC").dt.tz_convert(zone or own)
-        if zone is None:
-            series = series.dt.tz_localize(None)
-        elif own is None and (given == given.dt.normalize()).all():
+    if is_time and zone is None and own:
+        walls = on_wall(series.to_numpy().astype("datetime64[us]").astype(np.int64), own)
+        series = type(series)(walls.astype("datetime64[us]"), series.index)
+    elif is_time and zone is not None:
+        series = series.dt.tz_localize("UTC").dt.tz_convert(zone)
+        if own is None and (given == given.dt.normalize()).all():
             # Days there, whatever their hour is in UTC, in which such runs count.
             days = series.dt.tz_localize(None).dt.round("D")
             series = days.dt.tz_localize(zone, ambiguous=np.ones(len(days), bool))

@@ -1,7 +1,7 @@
 """Dates as people write them, in other ways than ISO's: 31/01/2024, 31-Jan-24, 20240131, 202401.
 
-How they are written is a style: the order of day, month and year in words, or the form of a month, a
-quarter or a week (`periods.py`). A table of new rows is read in the style of the first one:
+How they are written is a style: the order of day, month and year in words, or the form of a month,
+a quarter or a week (`periods.py`). A table of new rows is read in the style of the first one:
 a few rows alone may not tell the day from the month.
 """
 

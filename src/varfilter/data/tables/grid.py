@@ -11,6 +11,7 @@ from varfilter._arguments import kind
 from varfilter.data.tables.columns import Column, column_of
 from varfilter.data.tables.dates import DIGITS, SIX_DIGITS, dates_in, described, digits_of, in_style
 from varfilter.data.tables.files import Columns
+from varfilter.data.tables.forms import form_of, in_form
 from varfilter.data.tables.parts import Part, join_parts
 from varfilter.data.tables.spacing import DAY, MOST_GAPS, Even
 from varfilter.data.tables.zones import in_utc, offset_text, on_wall
@@ -26,9 +27,9 @@ class Clock:
     `column` is the name of the column they stand in; None: rows are steps. A time that several
     columns tell together has their names in `column`, and what each of them holds in `parts`.
     `unit` is how dates are written: as a month (M), as a day (D), or with the time of the day (us);
-    and `style` in which way, where it is not ISO's (`dates.py`). `zone` is where they are told
-    (`zones.py`): stamps are then in UTC. Without one they are what the wall shows; None: of a run
-    that did not ask.
+    and `style` in which way, where it is not ISO's (`dates.py`); `form` is the text of one, where
+    its unit does not tell (`forms.py`). `zone` is where they are told (`zones.py`): stamps are then
+    in UTC. Without one they are what the wall shows; None: of a run that did not ask.
     """
 
     column: str | None
@@ -37,6 +38,7 @@ class Clock:
     parts: tuple[Part, ...] = ()
     style: str = ""
     zone: str | None = ""
+    form: str = ""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -79,11 +81,31 @@ class Clock:
         stamps = [None if text is None else next(each) for text in texts]
         return Column(np.array(stamps, "datetime64[us]"), "time", (), texts, self.style)
 
+    def written_as_text(self, time: np.datetime64) -> str:
+        """A time as text in any case."""
+        text, short = self.text(time), self.written(time)
+        if text is None and isinstance(short, np.datetime64):
+            is_short = np.datetime_data(short)[0] in ("D", "M")
+            text = str(short) if is_short else short.astype("datetime64[us]").item().isoformat()
+        return str(short) if text is None else text
+
     def text(self, time: Any) -> str | None:
         """A time as text, where it is not enough to write it by its unit; else None."""
-        if not self.zone or not isinstance(time, np.datetime64):
+        if not isinstance(time, np.datetime64) or not (self.zone or self.form):
             return None
-        return self.shown(time.astype("datetime64[us]").astype(np.int64))
+        stamp = time.astype("datetime64[us]").astype(np.int64)
+        text = in_form(stamp, self.form, self.zone or "") if self.form else None
+        return self.shown(stamp) if text is None and self.zone else text
+
+    def like(self, texts: Iterable[str]) -> "Clock":
+        """The clock that writes times as these are written, if they are times."""
+        column = self.in_own_style(column_of(texts))
+        if column.form != "time" or self.parts:
+            return self
+        found = clock_of(self.column or "", column)
+        if found.zone and not self.zone:
+            return self
+        return replace(found, zone=found.zone or self.zone)
 
     def style_note(self, column: Column) -> str | None:
         """That times are written in another way than those of training, where either was told."""
@@ -115,7 +137,10 @@ class Clock:
     def stamps(self, column: Column) -> np.ndarray:
         """The stamp of each row: whole microseconds (int64), or numbers (float64)."""
         values = column.values
-        if clock_of(self.column or "", column).is_date != self.is_date:
+        is_date = column.form == "time"
+        if column.form not in ("time", "number"):
+            is_date = clock_of(self.column or "", column).is_date
+        if is_date != self.is_date:
             raise ValueError(
                 f"`time` is column `{self.column}`, which must hold"
                 f" {'dates' if self.is_date else 'numbers'}, as in the first table; row 0 is"
@@ -175,7 +200,7 @@ def clock_of(name: str, column: Column) -> Clock:
     if column.form == "number":
         return Clock(name)
     if column.form == "time":
-        return Clock(name, True, _unit(column), style=column.style, zone=column.zone)
+        return _with_form(Clock(name, True, _unit(column), (), column.style, column.zone), column)
     forms = [column_of([value]).form if value is not None else None for value in column.values]
     first = next((form for form in forms if form is not None), None)
     readable = first if column.form == "text" and first in ("number", "time") else None
@@ -185,6 +210,17 @@ def clock_of(name: str, column: Column) -> Clock:
         f" {str(column.values[bad])!r}, which cannot be read as a time. Give numbers or ISO dates"
         " such as 2024-01-31T12:30:00, or `time=False` if rows are steps."
     )
+
+
+def _with_form(clock: Clock, column: Column) -> Clock:
+    """The clock with the form of the column's texts, where it would write them otherwise."""
+    present = np.flatnonzero(~np.isnat(column.values))
+    if column.texts is None or not present.size:
+        return clock
+    texts, stamps = [column.texts[i] for i in present], column.values[present].astype(np.int64)
+    if clock.written_as_text(column.values[present[0]]) == texts[0]:
+        return clock
+    return replace(clock, form=form_of(texts, stamps, column.style, column.zone))
 
 
 def _unit(column: Column) -> Literal["M", "D", "us"]:

@@ -291,6 +291,7 @@ class TableSchema:
             "unit": self.layout.clock.unit,
             "style": self.layout.clock.style,
             "zone": self.layout.clock.zone,
+            "form": self.layout.clock.form,
             "parts": [list(part) for part in self.layout.clock.parts],
             "sequence": self.layout.sequence,
             "long": self.layout.long and list(self.layout.long),
@@ -310,7 +311,8 @@ class TableSchema:
         style = known.get("style", "")
         # Records of before zones were kept may be of times in one: those go on in UTC.
         zone = known.get("zone")
-        clock = Clock(known["time"], known["is_date"], known.get("unit", "us"), parts, style, zone)
+        unit, form = known.get("unit", "us"), known.get("form", "")
+        clock = Clock(known["time"], known["is_date"], unit, parts, style, zone, form)
         layout = Layout(clock, known["sequence"], long)
         inputs = KnownInputs.from_json(known.get("inputs"), zone)
         calendar = calendar_from_json(known.get("calendar"))
