@@ -6,6 +6,7 @@ import numpy as np
 
 from varfilter._text import count
 from varfilter.data.ragged import Ragged
+from varfilter.data.tables.cycles import cycle_notes
 from varfilter.data.tables.files import SEQUENCE_AXIS, Columns
 from varfilter.data.tables.kinds import GROUNDS
 from varfilter.data.tables.schema import TableSchema
@@ -24,6 +25,8 @@ def notes_of(
     """Sentences on how a table was read: what a user may have wanted otherwise."""
     step, kinds, inputs = schema.step, schema.kinds, schema.inputs
     notes = [_time_note(schema, inferred=inferred)]
+    observed = dict.fromkeys(schema.columns, True) | dict.fromkeys(schema.left_out, False)
+    notes += cycle_notes(columns, schema.layout, observed)
     values = [split.values for split in rows.values()]
     num_empty = sum(int(np.all(np.isnan(v), axis=1).sum()) for v in values)
     notes += inputs.notes(has_gaps=num_empty > 0, chosen_calendar=chosen_calendar)

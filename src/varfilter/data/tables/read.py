@@ -19,6 +19,7 @@ from varfilter.data.tables.choice import (
 )
 from varfilter.data.tables.columns import require_resolved
 from varfilter.data.tables.constants import without_constants
+from varfilter.data.tables.cycles import told_by_time
 from varfilter.data.tables.files import Columns, read_columns
 from varfilter.data.tables.grid import Clock, usual_step
 from varfilter.data.tables.inputs import PERIODS, KnownInputs, require_calendar, usual_periods
@@ -156,6 +157,11 @@ def read_table(
     known = known_columns(wide, layout, inputs)
     values, left_out = chosen(wide, layout, columns, inputs)
     left_out |= dict.fromkeys(_beside(found, layout), "not part of the long table")
+    if columns is None:
+        known_by_time = told_by_time(found, layout, [n for n in values if n not in (kinds or {})])
+        if len(known_by_time) < len(values):
+            left_out |= known_by_time
+            values = {name: each for name, each in values.items() if name not in known_by_time}
     both = arranged(wide, layout, values | known)
     rows, known_rows = both.taking(slice(len(values))), both.taking(slice(len(values), None))
     require_known(known_rows, inputs, clock)
