@@ -152,7 +152,13 @@ def _typed(series: Any, given: Any, own: str | None) -> Any:
 
     `own` is the zone of the table that was learned from; None: it was not asked for.
     """
+    import pandas
+
+    if given.dtype.kind == "m" and series.dtype.kind == "f":
+        return pandas.to_timedelta(series, unit="s").astype(given.dtype)
     is_time = series.dtype.kind == "M"
+    if is_time and given.dtype.kind == "O" and all(type(day) is dt.date for day in given):
+        return series.dt.date
     zone = getattr(given.dt, "tz", None) if given.dtype.kind == "M" else None
     if is_time and zone is not None and own == "":  # what clocks show, of which nobody said where
         first = np.ones(len(series), bool)

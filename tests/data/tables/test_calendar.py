@@ -5,7 +5,6 @@ import datetime as dt
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 
 from plants import everything, lines
@@ -302,34 +301,6 @@ def test_columns_that_only_sound_like_a_time_are_observed():
     made = read_table(days)
     wrong = days | {"day": np.full(40, 31), "month": np.full(40, 2)}
     refuses(lambda: made.schema.read(wrong), ValueError, "31", "no such day")
-
-
-# An index without a name
-
-
-def test_an_index_without_a_name_is_the_same_from_everywhere(tmp_path):
-    frame = pd.DataFrame({"x": np.arange(40.0) ** 1.5}, index=of_pandas("MS"))
-    path = tmp_path / "table.csv"
-    frame.to_csv(path)
-    again = pd.read_csv(path)
-    assert again.columns[0] == "Unnamed: 0"
-    other = pl.read_csv(path)
-    sources = [path, frame, again, other]
-    made = [read_table(source) for source in sources]
-    for name, source in (("", path), ("Unnamed: 0", path), ("index", path), ("", again)):
-        made.append(read_table(source, time=name))
-    assert {each.sha256() for each in made} == {made[0].sha256()}
-    assert all(each.columns == ("x",) for each in made)
-    # A run of one reads all the others; lines may call it as rows do.
-    for each in made[:4]:
-        for source in sources:
-            found = each.schema.read(source)
-            np.testing.assert_array_equal(found.times[0], frame.index.to_numpy())
-        reader = TableLines(each.schema)
-        (step,) = reader.read('{"time": "2009-02-01", "x": 1}')
-        assert step.time == np.datetime64("2009-02-01")
-        (row,) = TableMedium().forecast_rows(each, step.time[None], {"mean": np.zeros((1, 1))}, 0)
-        assert list(row)[:2] == ["sequence", "time"]
 
 
 def test_the_unit_of_dates_is_as_they_are_written(tmp_path):

@@ -20,6 +20,8 @@ from varfilter.data.tables.zones import zone_of, zone_of_offsets
 COMMA_NUMBER = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?([eE][+-]?\d+)?")
 # With a comma before each three digits, a point before the rest: 1,234.5 can be nothing else.
 GROUPED = re.compile(r"[+-]?(\d{1,3}(,\d{3})+|\d+)(\.\d+)?")
+# As pandas and Python write them.
+DURATION = re.compile(r"(-?\d+) days?(?:,? \+?(\d{1,2}):(\d{2}):(\d{2}(?:\.\d+)?))?")
 # 1,234 may be a thousand and more; 0,125 and 12,5 may not.
 THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
 
@@ -281,6 +283,9 @@ def _as_written(items: list[Any], present: list[str]) -> Column | None:
         each = iter(numbers)
         values = [math.nan if item is None else next(each) for item in items]
         return Column(np.array(values, np.float64), "number", ("has commas between thousands",))
+    if all(DURATION.fullmatch(text) for text in present):
+        values = [math.nan if item is None else _seconds(item) for item in items]
+        return Column(np.array(values), "number", ("holds durations, read as seconds",))
     dates = written_dates(present)
     if dates is None:
         return None
@@ -288,6 +293,11 @@ def _as_written(items: list[Any], present: list[str]) -> Column | None:
     stamps = [None if item is None else next(each) for item in items]
     notes = (f"holds dates, read as {described(dates[1])}",)
     return Column(np.array(stamps, "datetime64[us]"), "time", notes, _texts(items), dates[1])
+
+
+def _seconds(text: str) -> float:
+    days, hours, minutes, seconds = (float(part or 0) for part in DURATION.findall(text)[0])
+    return 86400 * days + 3600 * hours + 60 * minutes + seconds
 
 
 def _zone(times: list[dt.datetime]) -> tuple[str, tuple[str, ...]]:

@@ -88,6 +88,6 @@ def _told_apart(columns: Columns, year: str, layout: Layout) -> str | None:
         cells = column.values.astype(str)
         num_names = len(np.unique(cells))
         pairs = np.unique(np.stack([cells, years.astype(str)]), axis=1)
-        if 1 < num_names and FEWEST_EACH * num_names <= len(years) == pairs.shape[1]:
+        if num_names > 1 and FEWEST_EACH * num_names <= len(years) == pairs.shape[1]:
             return name
     return None

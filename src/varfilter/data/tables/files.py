@@ -232,13 +232,29 @@ def _from_frame(frame: Any, label: str) -> Columns:
     if any(level.name is not None or is_time_index(level) for level in levels):
         frame = frame.reset_index(allow_duplicates=True)
     names = [str(name) for name in frame.columns]
+    if len(levels) == 1 and levels[0].name is None and is_time_index(levels[0]):
+        # A column of numbers may well be called `index`; this one has no name.
+        names[0] = "" if levels[0].dtype.kind in "fm" else names[0]
     require_different(names, label)
     return {name: _from_pandas(frame.iloc[:, i]) for i, name in enumerate(names)}
 
 
 def is_time_index(level: Any) -> bool:
-    """Whether a level of an index of pandas holds times, or periods of them."""
-    return level.dtype.kind == "M" or str(level.dtype).startswith("period")
+    """Whether a level of an index of pandas holds times, or periods of them, or may do so.
+
+    Numbers that only count rows are none.
+    """
+    if level.dtype.kind in "Mm" or str(level.dtype).startswith("period"):
+        return True
+    if level.dtype.kind == "f":
+        return not only_counts(level.to_numpy())
+    return level.dtype.kind == "O" and column_of(level.tolist()).form == "time"
+
+
+def only_counts(numbers: np.ndarray) -> bool:
+    """Whether numbers are those of rows, of which some may be lost."""
+    is_whole = bool(np.all(numbers == np.round(numbers)))
+    return len(numbers) < 2 or (is_whole and bool(np.median(np.abs(np.diff(numbers))) == 1))
 
 
 def _from_polars(series: Any) -> Column:

@@ -139,7 +139,9 @@ def read_table(
         )
     if isinstance(inputs, str):
         raise TypeError(f"`inputs` must be a list of names; got {inputs!r}. Give [{inputs!r}].")
-    found, notes = read_columns(source, as_text=(sequence or "", *(long or ())[:1]))
+    found, notes = read_columns(
+        source, as_text=(*([sequence] if sequence else []), *(long or ())[:1])
+    )
     found = with_dates(found, time)
     inputs = _one_by_one(inputs, found)
     layout = find_layout(found, time, sequence, long, (*(columns or ()), *inputs))

@@ -139,12 +139,16 @@ class TableSchema:
         """The name of the column that tells sequences apart; None if the user has none."""
         return None if self.layout.sequence == SEQUENCE_AXIS else self.layout.sequence
 
+    @property
+    def _sequence_name(self) -> tuple[str, ...]:
+        return () if self.layout.sequence is None else (self.layout.sequence,)
+
     def read(self, source: Any) -> Readings:
         """A new table with the same columns, kinds and step, to be filtered.
 
         The columns may stand in another order, and others beside them.
         """
-        columns = self._read(source, (self.layout.sequence or "", *(self.layout.long or ())[:1]))
+        columns = self._read(source, (*self._sequence_name, *(self.layout.long or ())[:1]))
         layout = self.layout.for_array(columns)
         absent = [name for name in layout.given if name not in columns]
         columns = columns if absent else widened(columns, layout)
@@ -213,7 +217,7 @@ class TableSchema:
         Times may be left out: the rows are then the next steps.
         """
         names = tuple(self.inputs.columns)
-        columns = self._read(source, (self.layout.sequence or "",))
+        columns = self._read(source, self._sequence_name)
         absent = [name for name in names if name not in columns]
         if absent or not self.inputs.names:
             listed = ", ".join(repr(name) for name in names) or "no columns: the run has none"

@@ -7,7 +7,7 @@ import numpy as np
 
 from varfilter.data.tables.columns import Column, groups
 from varfilter.data.tables.dates import DIGITS, dates_of_digits
-from varfilter.data.tables.files import Columns
+from varfilter.data.tables.files import Columns, only_counts
 from varfilter.data.tables.grid import Clock, clock_of
 from varfilter.data.tables.parts import Part, find_parts, join_parts
 
@@ -16,6 +16,8 @@ TIME_NAMES = ("time", "timestamp", "date", "datetime")
 PERIOD_NAMES = ("month", "period", "yearmonth", "year_month", "yyyymm", "ym", "calendar_month")
 # What an index without a name is called: in files, by pandas when it reads one, and in frames.
 UNNAMED = ("", "Unnamed: 0", "index")
+# Of these, what no column of a user's own is called.
+WITHOUT_NAME = UNNAMED[:2]
 
 
 def under_own_name(name: Any, names: Container[str]) -> Any:
@@ -77,6 +79,7 @@ def find_clock(columns: Columns, free: Sequence[str], sequence: str | None) -> C
         if clock is not None:
             return clock
         time = _decimal_years(columns, free)
+        time = _unnamed_index(columns, free, sequence) if time is None else time
     return Clock(None) if time is None else clock_of(time, columns[time])
 
 
@@ -124,6 +127,22 @@ def _obvious_parts(columns: Columns, free: Sequence[str], sequence: str | None) 
         if len(years) >= 2 * num_distinct:
             return None
     return _clock_of_parts(parts)
+
+
+def _unnamed_index(columns: Columns, free: Sequence[str], sequence: str | None) -> str | None:
+    """The first column if it has no name and rises from row to row, and does not count rows."""
+    name = next(iter(columns))
+    column = columns[name]
+    if name not in WITHOUT_NAME or name not in free or column.form != "number":
+        return None
+    if column.is_whole or only_counts(column.values) or not np.isfinite(column.values).all():
+        return None
+    codes = np.zeros(len(column), np.int64)
+    if sequence is not None:
+        codes = groups("sequence", sequence, columns[sequence])[0]
+    order = np.argsort(codes, kind="stable")
+    rises = (np.diff(column.values[order]) > 0) | (np.diff(codes[order]) != 0)
+    return name if rises.all() else None
 
 
 def _decimal_years(columns: Columns, free: Sequence[str]) -> str | None:
