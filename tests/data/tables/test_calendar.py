@@ -141,6 +141,29 @@ def test_one_row_in_every_month_is_enough():
     assert usual_calendar([stamps(ends)]).rule == "last-business-day"
 
 
+def test_a_few_rows_at_weekends_leave_business_days():
+    """They lie on their Friday, which is said; where there are many, each day is one."""
+    days = of_pandas("B", 250)
+    saturday = pd.Timestamp("2009-03-07")
+    free = days.drop(pd.Timestamp("2009-03-06"))
+    for index, num_lost in ((days, 1), (free, 0)):
+        index = index.append(pd.DatetimeIndex([saturday])).sort_values()
+        data = pd.DataFrame({"x": np.arange(len(index)) ** 1.5}, index=index)
+        made = read_table(data, calendar=False)
+        assert made.schema.calendar == BusinessDays()
+        assert made.schema.num_merged == num_lost
+        assert "1 row at a weekend lies on the Friday before." in made.notes
+        np.testing.assert_array_equal(
+            np.concatenate([times.values for times in made.times.values()]), days.to_numpy()
+        )
+        friday = days.get_loc(pd.Timestamp("2009-03-06"))
+        assert everything(made)[friday, 0] == np.float32(data["x"][saturday])
+    many = days.append(pd.date_range("2009-03-07", periods=9, freq="7D")).sort_values()
+    assert usual_calendar([stamps(many.to_numpy())]) is None
+    assert not [note for note in read_table({"date": days, "x": np.arange(250)}).notes
+                if "weekend" in note]  # fmt: skip
+
+
 def test_twice_a_month_is_on_whole_days():
     index = pd.date_range("2020-01-15", periods=60, freq="SME")
     frame = pd.DataFrame({"x": np.arange(60) ** 1.5}, index=index)

@@ -10,7 +10,9 @@ from varfilter.data.tables.cycles import cycle_notes
 from varfilter.data.tables.files import SEQUENCE_AXIS, Columns
 from varfilter.data.tables.kinds import GROUNDS
 from varfilter.data.tables.schema import TableSchema
+from varfilter.data.tables.spacing import BusinessDays, at_weekends
 from varfilter.data.tables.steps import merged_note
+from varfilter.data.tables.zones import on_wall
 
 
 def notes_of(
@@ -33,6 +35,8 @@ def notes_of(
     if step is not None and num_empty:
         num_steps = sum(map(len, values))
         notes.append(f"Gaps: {num_empty:,} of {count(num_steps, 'step')} without any value.")
+    if isinstance(schema.calendar, BusinessDays):
+        notes += _weekend_notes(columns, schema)
     if schema.num_merged:
         notes.append(merged_note(schema.num_merged))
     notes.append(_sequence_note(schema.layout.sequence))
@@ -72,6 +76,14 @@ def _time_note(schema: TableSchema, *, inferred: bool) -> str:
         on = f", forecast on its {rule}" if rule else ""
         return f"{begin}; a step is a {schema.calendar.word} of the calendar{on} ({how})."
     return f"{begin}; a step is {step:.10g}{unit} ({how})."
+
+
+def _weekend_notes(columns: Columns, schema: TableSchema) -> list[str]:
+    clock = schema.layout.clock
+    stamps = on_wall(clock.stamps(columns[clock.column or ""]), clock.zone)
+    number = int(at_weekends(stamps).sum())
+    lie = "lies" if number == 1 else "lie"
+    return [f"{count(number, 'row')} at a weekend {lie} on the Friday before."] if number else []
 
 
 def _sequence_note(sequence: str | None) -> str:

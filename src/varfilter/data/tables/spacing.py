@@ -20,6 +20,8 @@ FEWEST_DISTANCES = 2
 FEWEST_ANYWHERE = 6
 # Above this share of distances with a gap between them a step is too short to be the usual one.
 MOST_GAPS = 2.0 / 3.0
+# Of rows on business days so few may be at a weekend: a correction, or a day that was worked.
+MOST_AT_WEEKENDS = 0.02
 # Weekends without a row: one may be a gap like any other.
 FEWEST_WEEKENDS = 2
 MONTHS = {"month": 1, "quarter": 3, "year": 12}
@@ -150,8 +152,8 @@ def usual_calendar(runs: list[np.ndarray]) -> Calendar | None:
 
     Months, or several of them: every row on one day of its month, on the last, or on its first or
     last business day, and no two rows in one; or, on whatever days, one row in every month, quarter
-    or year. Business days: at most a row a day, none at a weekend, and most on the weekday after
-    the one before.
+    or year. Business days: at most a row a day, hardly any at a weekend, and most on the weekday
+    after the one before.
     """
     runs = [np.unique(run) for run in runs]
     if sum(max(len(run) - 1, 0) for run in runs) < FEWEST_DISTANCES:
@@ -182,13 +184,23 @@ def _usual_months(runs: list[np.ndarray]) -> Months | None:
 
 def _usual_business_days(runs: list[np.ndarray]) -> BusinessDays | None:
     days = [run // DAY for run in runs]
-    if any(np.any((day + 3) % 7 > 4) for day in days):  # 1970 began with a Thursday
+    weekend = at_weekends(np.concatenate(runs))
+    if np.mean(weekend) >= MOST_AT_WEEKENDS:
         return None
     elapsed = np.concatenate([np.diff(day) for day in days])
     jumps = np.concatenate([np.diff(_business_days(run)) for run in runs])
     num_weekends = int(np.sum(elapsed > jumps))
-    is_daily = bool(np.all(jumps > 0)) and np.median(jumps) == 1
+    # None may share a day but those of a weekend with their Friday, where they lie; not so many
+    # that the grid would lose what it should hold.
+    shared = int(np.sum(jumps == 0))
+    is_daily = bool(np.all(elapsed > 0)) and shared <= min(np.sum(weekend), len(weekend) / 100 + 1)
+    is_daily = is_daily and np.median(jumps) == 1
     return BusinessDays() if is_daily and num_weekends >= FEWEST_WEEKENDS else None
+
+
+def at_weekends(stamps: np.ndarray) -> np.ndarray:
+    """Which of the stamps are at a weekend."""
+    return (stamps // DAY + 3) % 7 > 4  # 1970 began with a Thursday
 
 
 def _business_days(stamps: np.ndarray) -> np.ndarray:
