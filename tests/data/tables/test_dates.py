@@ -114,6 +114,38 @@ def test_what_may_be_a_day_is_no_month():
     assert column_of(["1/2000", "12/2000"]).style == "{month}/{year}"
 
 
+@pytest.mark.parametrize(
+    "form",
+    [
+        "%I:%M %p %d %b %Y", "%I:%M:%S %p, %d/%m/%Y", "%H:%M %d.%m.%Y",
+        "%m/%d/%Y %I:%M:%S %p", "%Y-%m-%d %I:%M %p", "%b %d, %Y %I:%M %p",
+    ],
+)  # fmt: skip
+def test_clocks_of_twelve_hours_and_before_the_date(form):
+    index = pd.date_range("2024-01-01", periods=60, freq="6h")
+    texts = index.strftime(form).to_numpy(object)
+    made = read_table({"when": texts, "x": np.arange(60) * 1.5})
+    assert made.schema.step == 6 * 3600
+    assert made.times["train"][0][0] == np.datetime64("2024-01-01T00:00")  # 12 AM
+    clock = known(made.schema).layout.clock
+    assert [clock.written_as_text(time) for time in index.to_numpy()] == texts.tolist()
+    lines = TableLines(known(made.schema))
+    step = lines.read(json.dumps({"when": texts[6], "x": 1}))[-1]
+    assert step.time == np.datetime64("2024-01-02T12:00")
+    assert not lines.notes
+
+
+def test_what_cannot_be_told_is_said():
+    hours = pd.date_range("2024-01-02", periods=40, freq="h").strftime("%d/%m/%Y %I:%M:%S %p")
+    table = {"time": hours.to_numpy(object), "x": np.arange(40) * 1.5}
+    words = "day and month cannot be told apart", "'02/01/2024 12:00:00 AM'", "31-Jan-2024"
+    refuses(lambda: read_table(table), ValueError, "`time`", *words)
+    made = read_table({"when": table["time"], "x": table["x"]})
+    assert all(word in made.schema.left_out["when"] for word in words[:2])
+    both = {"time": ["13/01/2024", "01/14/2024"] * 20, "x": table["x"]}
+    refuses(lambda: read_table(both), ValueError, "no order fits", "13/01/2024", "01/14/2024")
+
+
 def test_an_index_of_periods_comes_back_as_one():
     index = pd.period_range("1980Q1", periods=40, freq="Q")
     frame = pd.DataFrame({"x": np.arange(40) * 1.5}, index=index)

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from varfilter._arguments import nearest
-from varfilter.data.tables.dates import described, looks_like_date, written_dates
+from varfilter.data.tables.dates import described, uncertain, written_dates
 from varfilter.data.tables.zones import zone_of, zone_of_offsets
 
 COMMA_NUMBER = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?([eE][+-]?\d+)?")
@@ -152,8 +152,8 @@ def numbers(name: str, column: Column) -> np.ndarray | str:
                 " one of thousands; not all its rows tell. Write numbers with a decimal point and"
                 " without thousands, or name the columns to use in `columns`."
             )
-        if looks_like_date(text):
-            return f"dates in an order that is not certain, such as {text!r}; write 2024-01-31"
+        if (reason := uncertain([text for _, text in present])) is not None:
+            return reason
         if 2 * len(bad) <= len(present):
             raise ValueError(
                 f"Column `{name}` has {text!r} in row {row} (counted from 0), among numbers. Leave"

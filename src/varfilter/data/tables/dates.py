@@ -25,12 +25,14 @@ CLOCK = (
     r"(?:\s*([AaPp])\.?[Mm]\.?)?)?"
 )
 YEAR_LAST = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4}|\d{2})" + CLOCK)
-YEAR_FIRST = re.compile(r"(\d{4})([./])(\d{1,2})\2(\d{1,2})" + CLOCK)
+YEAR_FIRST = re.compile(r"(\d{4})([./-])(\d{1,2})\2(\d{1,2})" + CLOCK)
 # 31-Jan-2024 and Jan 31, 2024, after the day of the week or not.
 DAY_AND_NAME = re.compile(
     r"(?:[A-Za-z]{3,9},? )?(\d{1,2})[ /.-]([A-Za-z]{3,9})\.?,?[ /-](\d{2,4})(.*)"
 )
 NAME_AND_DAY = re.compile(r"(?:[A-Za-z]{3,9},? )?([A-Za-z]{3,9})\.? (\d{1,2}),? (\d{4})(.*)")
+# The time of the day before the date: 12:00 AM 01 Jan 2024.
+CLOCK_FIRST = re.compile(r"(\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?(?:\s*[AaPp]\.?[Mm]\.?)?),? +(.+)")
 # Of the years that eight digits may begin with: others are numbers.
 CENTURIES = ("18", "19", "20", "21")
 YEAR_MONTH_DAY, DAY_MONTH_YEAR, MONTH_DAY_YEAR, BY_NAME, DIGITS, SIX_DIGITS = (
@@ -43,6 +45,7 @@ def written_dates(texts: Sequence[str]) -> tuple[list[dt.datetime], str] | None:
     """The dates of texts and their style; None if they are none, or it is not certain."""
     if not texts:
         return None
+    texts = [_clock_last(text) for text in texts]
     if all(YEAR_FIRST.fullmatch(text) for text in texts):
         style = YEAR_MONTH_DAY
     elif (period := period_style(texts)) is not None:
@@ -71,6 +74,7 @@ def dates_in(style: str, texts: Sequence[str]) -> list[dt.datetime] | None:
     """The dates of texts that are written in a style; None if one of them is not."""
     if is_period(style):
         return period_dates(style, texts)
+    texts = [_clock_last(text) for text in texts]
     if style in (DIGITS, SIX_DIGITS):
         length = 8 if style == DIGITS else 6
         texts = [_in_digits(text) if len(text) == length else "" for text in texts]
@@ -125,9 +129,29 @@ def described(style: str) -> str:
     return period_in_words(style) if is_period(style) else style
 
 
-def looks_like_date(text: str) -> bool:
-    """Whether three numbers stand there as in a date, in whatever order."""
-    return (YEAR_LAST.fullmatch(text) or YEAR_FIRST.fullmatch(text)) is not None
+def uncertain(texts: Sequence[str]) -> str | None:
+    """Why texts that look like dates, in numbers, cannot be read as such; None if they do not."""
+    found = [_clock_last(text) for text in texts]
+    matches = [match for text in found if (match := YEAR_LAST.fullmatch(text))]
+    if not matches or len(matches) < len(found):
+        return None
+    firsts, seconds = [int(match[1]) for match in matches], [int(match[3]) for match in matches]
+    if max(*firsts, *seconds) <= 12:
+        return (
+            "dates of which day and month cannot be told apart, as none is above 12, such as"
+            f" {texts[0]!r}; write 2024-01-31 or 31-Jan-2024"
+        )
+    bad = int(np.argmax(firsts)), int(np.argmax(seconds))
+    return (
+        f"dates of which no order fits all, such as {texts[bad[0]]!r} and {texts[bad[1]]!r}; write"
+        " 2024-01-31 or 31-Jan-2024"
+    )
+
+
+def _clock_last(text: str) -> str:
+    """A date with the time of its day after it."""
+    found = CLOCK_FIRST.fullmatch(text)
+    return f"{found[2]} {found[1]}" if found else text
 
 
 def _numbered(text: str) -> str:

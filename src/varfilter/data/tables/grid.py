@@ -9,7 +9,15 @@ import numpy as np
 
 from varfilter._arguments import kind
 from varfilter.data.tables.columns import Column, column_of
-from varfilter.data.tables.dates import DIGITS, SIX_DIGITS, dates_in, described, digits_of, in_style
+from varfilter.data.tables.dates import (
+    DIGITS,
+    SIX_DIGITS,
+    dates_in,
+    described,
+    digits_of,
+    in_style,
+    uncertain,
+)
 from varfilter.data.tables.files import Columns
 from varfilter.data.tables.forms import form_of, in_form
 from varfilter.data.tables.parts import Part, join_parts
@@ -201,6 +209,13 @@ def clock_of(name: str, column: Column) -> Clock:
         return Clock(name)
     if column.form == "time":
         return _with_form(Clock(name, True, _unit(column), (), column.style, column.zone), column)
+    texts = [value for value in column.values if value is not None]
+    reason = uncertain(texts) if column.form == "text" else None
+    if reason is not None:
+        raise ValueError(
+            f"`time` is column `{name}`, which holds {reason}. Or give `time=False` if rows are"
+            " steps."
+        )
     forms = [column_of([value]).form if value is not None else None for value in column.values]
     first = next((form for form in forms if form is not None), None)
     readable = first if column.form == "text" and first in ("number", "time") else None
