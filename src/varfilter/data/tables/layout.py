@@ -15,7 +15,7 @@ from varfilter.data.splits import require_fractions, split_by_sequence
 from varfilter.data.tables.columns import Column, groups, numbers, unknown
 from varfilter.data.tables.files import SEQUENCE_AXIS, Columns
 from varfilter.data.tables.grid import Clock
-from varfilter.data.tables.times import clock_named, find_clock, under_own_name
+from varfilter.data.tables.times import WITHOUT_NAME, clock_named, find_clock, under_own_name
 
 SEQUENCE_NAMES = ("sequence", "series", "run", "episode", "trial", "session")
 
@@ -184,6 +184,9 @@ def chosen(
         if wanted is None and _is_row_number(name, columns):
             left_out[name] = "row numbers"
             continue
+        if wanted is None and name in WITHOUT_NAME and name == next(iter(columns)):
+            left_out[name] = "an index without a name; give it one, or name it in `time`"
+            continue
         found = numbers(name, columns[name])
         if not isinstance(found, str):
             values[name] = found
@@ -299,7 +302,7 @@ def _obvious_sequence(columns: Columns, used: tuple[str, ...]) -> str | None:
 def _is_row_number(name: str, columns: Columns) -> bool:
     """Whether it is the first column and numbers the rows, as frames are written with an index."""
     column = columns[name]
-    if name != next(iter(columns)) or name not in ("", "Unnamed: 0") or column.form != "number":
+    if name != next(iter(columns)) or name not in WITHOUT_NAME or column.form != "number":
         return False
     values = column.values
     # Where frames were put together, each begins again from its first.

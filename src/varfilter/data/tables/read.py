@@ -20,6 +20,7 @@ from varfilter.data.tables.choice import (
 )
 from varfilter.data.tables.columns import require_resolved
 from varfilter.data.tables.constants import without_constants
+from varfilter.data.tables.cycles import told_by_time
 from varfilter.data.tables.files import Columns, read_columns
 from varfilter.data.tables.grid import Clock, usual_step
 from varfilter.data.tables.inputs import PERIODS, KnownInputs, require_calendar, usual_periods
@@ -46,6 +47,7 @@ from varfilter.data.tables.schema import TableSchema, require_kind
 from varfilter.data.tables.season import season_lengths
 from varfilter.data.tables.spacing import (
     BY_ROWS,
+    DAY,
     WORDS,
     Even,
     Spacing,
@@ -61,6 +63,7 @@ from varfilter.data.tables.steps import (
     require_dense_grid,
 )
 from varfilter.data.tables.times import with_dates
+from varfilter.data.tables.zones import Local, in_zone, on_wall
 
 
 def read_table(
@@ -140,7 +143,9 @@ def read_table(
         )
     if isinstance(inputs, str):
         raise TypeError(f"`inputs` must be a list of names; got {inputs!r}. Give [{inputs!r}].")
-    found, notes = read_columns(source, as_text=(sequence or "", *(long or ())[:1]))
+    found, notes = read_columns(
+        source, as_text=(*([sequence] if sequence else []), *(long or ())[:1])
+    )
     found = with_dates(found, time)
     inputs = _one_by_one(inputs, found)
     layout = find_layout(found, time, sequence, long, (*(columns or ()), *inputs))
@@ -162,6 +167,11 @@ def read_table(
     known = known_columns(wide, layout, inputs)
     values, left_out = chosen(wide, layout, columns, inputs)
     left_out |= dict.fromkeys(_beside(found, layout), "not part of the long table")
+    if columns is None:
+        known_by_time = told_by_time(found, layout, [n for n in values if n not in (kinds or {})])
+        if len(known_by_time) < len(values):
+            left_out |= known_by_time
+            values = {name: each for name, each in values.items() if name not in known_by_time}
     both = arranged(wide, layout, values | known)
     rows, known_rows = both.taking(slice(len(values))), both.taking(slice(len(values), None))
     require_known(known_rows, inputs, clock)
@@ -187,11 +197,16 @@ def read_table(
 
     runs = [rows.stamps[begin:end] for _, begin, end in parts["train"]]
     spacing, points, is_by_rows = _on_time(rows, layout, parts, runs, step)
+    steps_of = spacing.steps if isinstance(spacing, Local) else spacing
     merged = merged_rows(rows, points, known_rows.values)
     if periods is None:
         periods = usual_periods(runs, spacing.length) if clock.is_date else ()
     known_inputs = KnownInputs.fitted(
-        inputs, known_rows.values[training], periods, spacing.length if is_by_rows else None
+        inputs,
+        known_rows.values[training],
+        periods,
+        spacing.length if is_by_rows else None,
+        clock.zone,
     )
     steps = gridded(rows, known_rows.values, clock, spacing, points, known_inputs)
     split_rows = {name: steps[name].rows for name in SPLITS}
@@ -220,7 +235,7 @@ def read_table(
         words,
         levels,
         {name: kind.reason for name, kind in refined.items() if kind.reason},
-        calendar=None if isinstance(spacing, Even) else spacing,
+        calendar=None if isinstance(steps_of, Even) else steps_of,
         constants=constants,
     )
     scaling = scaling_of(kinds_by_name, split_rows["train"].values, words)
@@ -286,7 +301,7 @@ def require_step(step: Any, clock: Clock) -> None:
 
 def _on_time(
     rows: Rows, layout: Layout, parts: dict[str, list[Part]], runs: list[np.ndarray], step: Any
-) -> tuple[Spacing, Points, bool]:
+) -> tuple[Spacing | Local, Points, bool]:
     """How steps lie, where each row does, and whether rows are steps instead of points of a grid.
 
     A grid that loses rows is not taken unless its step was given.
@@ -340,24 +355,33 @@ def _fitting(rows: Rows, kinds: Mapping[str, str], given: Mapping[str, str], bad
     return replace(rows, values=values)
 
 
-def _given_spacing(step: Any, runs: list[np.ndarray], layout: Layout) -> Spacing:
-    calendar = named_calendar(step, runs) if isinstance(step, str) else None
-    return Even(layout.clock.distance(step)) if calendar is None else calendar
+def _given_spacing(step: Any, runs: list[np.ndarray], layout: Layout) -> Spacing | Local:
+    zone = layout.clock.zone
+    walls = [on_wall(run, zone) for run in runs]
+    calendar = named_calendar(step, walls) if isinstance(step, str) else None
+    if calendar is not None:
+        return in_zone(calendar, zone)
+    return in_zone(layout.clock.even(layout.clock.distance(step)), zone)
 
 
-def _usual_spacing(runs: list[np.ndarray], layout: Layout) -> Spacing:
+def _usual_spacing(runs: list[np.ndarray], layout: Layout) -> Spacing | Local:
     if layout.clock.column is None:
         return Even(1)
-    calendar = usual_calendar(runs) if layout.clock.is_date else None
+    is_date, zone = layout.clock.is_date, layout.clock.zone
+    walls = [on_wall(run, zone) for run in runs]
+    calendar = usual_calendar(walls) if is_date else None
     if calendar is not None:
-        return calendar
-    step = usual_step(runs, unit=1e6 if layout.clock.is_date else 1.0)
+        return in_zone(calendar, zone)
+    step = usual_step(walls, unit=1e6 if is_date else 1.0)
+    if zone and step is not None and step % DAY and not layout.clock.even(step).of_days:
+        # What is shorter than a day passes as it does, whatever is done to the clocks.
+        step = usual_step(runs, unit=1e6)
     if step is None:
         raise ValueError(
             f"`step` cannot be found: no sequence has two times in column `{layout.clock.column}`"
             " for training. Give `step`."
         )
-    return Even(step)
+    return in_zone(layout.clock.even(step), zone)
 
 
 def _beside(columns: Columns, layout: Layout) -> list[str]:

@@ -11,7 +11,6 @@ from varfilter.data.ragged import Ragged
 from varfilter.data.tables.bad_cells import HALF, BadCells, without_unfit
 from varfilter.data.tables.columns import Column, within_floats
 from varfilter.data.tables.constants import changed_notes
-from varfilter.data.tables.dates import described
 from varfilter.data.tables.files import SEQUENCE_AXIS, Columns, read_columns
 from varfilter.data.tables.grid import Clock
 from varfilter.data.tables.inputs import KnownInputs, PlannedInputs, held
@@ -28,7 +27,7 @@ from varfilter.data.tables.layout import (
     sequences_of,
 )
 from varfilter.data.tables.levels import codes_of, names_of, spread_out, unseen_note
-from varfilter.data.tables.spacing import Calendar, Even, Spacing, calendar_from_json
+from varfilter.data.tables.spacing import Calendar, Spacing, calendar_from_json
 from varfilter.data.tables.steps import (
     Merged,
     grid_points,
@@ -37,6 +36,7 @@ from varfilter.data.tables.steps import (
     require_dense_grid,
 )
 from varfilter.data.tables.times import under_own_name
+from varfilter.data.tables.zones import Local, in_zone
 
 # Rows of a new table, gaps included, that are never too many.
 LONGEST_NEW = 1_000_000
@@ -140,12 +140,16 @@ class TableSchema:
         """The name of the column that tells sequences apart; None if the user has none."""
         return None if self.layout.sequence == SEQUENCE_AXIS else self.layout.sequence
 
+    @property
+    def _sequence_name(self) -> tuple[str, ...]:
+        return () if self.layout.sequence is None else (self.layout.sequence,)
+
     def read(self, source: Any) -> Readings:
         """A new table with the same columns, kinds and step, to be filtered.
 
         The columns may stand in another order, and others beside them.
         """
-        columns = self._read(source, (self.layout.sequence or "", *(self.layout.long or ())[:1]))
+        columns = self._read(source, (*self._sequence_name, *(self.layout.long or ())[:1]))
         layout = self.layout.for_array(columns)
         absent = [name for name in layout.given if name not in columns]
         bad = BadCells(HALF)
@@ -212,9 +216,11 @@ class TableSchema:
         return 1 if self.step is None else self.layout.clock.distance(self.step)
 
     @property
-    def spacing(self) -> Spacing:
+    def spacing(self) -> Spacing | Local:
         """How the steps lie in time."""
-        return Even(self.distance) if self.calendar is None else self.calendar
+        clock = self.layout.clock
+        steps = clock.even(self.distance) if self.calendar is None else self.calendar
+        return in_zone(steps, clock.zone)
 
     def read_plan(self, source: Any) -> dict[str | None, PlannedInputs]:
         """The input columns of steps to come, by sequence; that of None is for every sequence.
@@ -222,7 +228,7 @@ class TableSchema:
         Times may be left out: the rows are then the next steps.
         """
         names = tuple(self.inputs.columns)
-        columns = self._read(source, (self.layout.sequence or "",))
+        columns = self._read(source, self._sequence_name)
         absent = [name for name in names if name not in columns]
         if absent or not self.inputs.names:
             listed = ", ".join(repr(name) for name in names) or "no columns: the run has none"
@@ -299,6 +305,8 @@ class TableSchema:
             "is_date": self.layout.clock.is_date,
             "unit": self.layout.clock.unit,
             "style": self.layout.clock.style,
+            "zone": self.layout.clock.zone,
+            "form": self.layout.clock.form,
             "parts": [list(part) for part in self.layout.clock.parts],
             "sequence": self.layout.sequence,
             "long": self.layout.long and list(self.layout.long),
@@ -316,9 +324,12 @@ class TableSchema:
         # of the day, in one column, in a style that the rows tell, and even steps.
         parts = tuple((name, word, how) for name, word, how in known.get("parts", ()))
         style = known.get("style", "")
-        clock = Clock(known["time"], known["is_date"], known.get("unit", "us"), parts, style)
+        # Records of before zones were kept may be of times in one: those go on in UTC.
+        zone = known.get("zone")
+        unit, form = known.get("unit", "us"), known.get("form", "")
+        clock = Clock(known["time"], known["is_date"], unit, parts, style, zone, form)
         layout = Layout(clock, known["sequence"], long)
-        inputs = KnownInputs.from_json(known.get("inputs"))
+        inputs = KnownInputs.from_json(known.get("inputs"), zone)
         calendar = calendar_from_json(known.get("calendar"))
         # Records of before there were motions have every column as it is.
         motions = known.get("motions", {})
@@ -349,13 +360,11 @@ class TableSchema:
         clock = self.layout.clock
         if time is not None and time in columns:
             columns[time] = clock.in_own_style(columns[time])
-            style = columns[time].style
-            if clock.style and style and style != clock.style:
-                warnings.warn(
-                    f"Column '{time}' holds dates, read as {described(style)}; those of training"
-                    f" were {described(clock.style)}.",
-                    stacklevel=4,
-                )
+            columns[time], note = clock.in_own_zone(columns[time])
+            for sentence in (clock.style_note(columns[time]), note):
+                if sentence is not None:
+                    shown = f"'{time}'" if time else "1 (without a name)"
+                    warnings.warn(f"Column {shown} {sentence}.", stacklevel=4)
         return clock.joined(columns)
 
 

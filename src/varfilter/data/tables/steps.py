@@ -14,6 +14,7 @@ from varfilter.data.tables.grid import Clock, on_grid, overwritten, require_dens
 from varfilter.data.tables.inputs import KnownInputs, held
 from varfilter.data.tables.layout import Part, Rows
 from varfilter.data.tables.spacing import Spacing
+from varfilter.data.tables.zones import Local
 
 # A few rows at times that others have are usual; more tell of a step that is not the table's.
 MOST_MERGED = 0.01
@@ -32,7 +33,7 @@ Points = Mapping[str, Mapping[Part, np.ndarray]]
 
 
 def grid_points(
-    rows: Rows, spacing: Spacing, parts: Mapping[str, list[Part]], *, is_by_rows: bool
+    rows: Rows, spacing: Spacing | Local, parts: Mapping[str, list[Part]], *, is_by_rows: bool
 ) -> Points:
     """Where the rows of each part lie: a grid begins where its sequence does."""
 
@@ -104,7 +105,7 @@ def gridded(
     rows: Rows,
     known: np.ndarray,
     clock: Clock,
-    spacing: Spacing,
+    spacing: Spacing | Local,
     points: Points,
     inputs: KnownInputs,
 ) -> dict[str, Steps]:
