@@ -1,11 +1,18 @@
 """Alarms: the rate that was asked for, with and without missing cells; and what caused them."""
 
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from varfilter.data import Dataset, Family, Ragged
-from varfilter.distributions import Bernoulli, Normal
-from varfilter.media.rows import ColumnSurprises, Filtering
+from varfilter.data.tables.read import read_table
+from varfilter.distributions import Bernoulli, Normal, ZeroInflated
+from varfilter.media.rows import ColumnSurprises, Filtering, _bands, restored
+from varfilter.models.columns import ColumnHead
+from varfilter.prediction import _weighted_bands
 from varfilter.runs.alarms import AlarmRule, require_rate
 from varfilter.runs.calibration import (
     FEWEST_VALUES,
@@ -153,6 +160,54 @@ def test_a_cause_names_the_column_and_what_was_expected(rule):
     assert alarms.columns.argmax(axis=1).tolist() == [0, 0, 0, 2]
     assert alarms.columns.sum(axis=1).tolist() == [0, 1, 1, 1]
     assert alarms.p_values[1] < alarms.p_values[2] < 0.01 < alarms.p_values[0]
+
+
+def test_a_cause_does_not_contradict_itself(rule):
+    """A value inside of the band that is shown is against another one, or that is what is said."""
+    filtering = filtered(np.array([[1.5, 1.6, 0.0]]))
+    columns = filtering.columns
+
+    def cause(value, alone, given, by_others):
+        bands = [np.tile(ends, (1, 3, 1)) for ends in (alone, given)]
+        of = replace(columns, band=bands[0], band_given=bands[1])
+        rows = np.array([[value, 1.6, 0.0]])
+        alone, given = np.array([0.3, 0.5, 0.5]), np.array([0.2 if by_others else 0.9, 0.5, 0.5])
+        return rule._cause(replace(filtering, rows=rows, columns=of), 0, [0], alone, given)
+
+    by_itself, others = [15.12, 20.58], [17.0, 20.1]
+    said = "hot: 16.2, expected 15.1 to 20.6 by itself, but 17.0 to 20.1 by the other columns"
+    assert cause(16.2, by_itself, others, False) == said
+    assert cause(16.2, by_itself, others, True) == (
+        "hot: 16.2, expected 17.0 to 20.1 by the other columns"
+    )
+    assert cause(20.3, others, by_itself, True) == (
+        "hot: 20.3, expected 15.1 to 20.6 by the other columns, but 17.0 to 20.1 by itself"
+    )
+    assert cause(18.0, by_itself, others, False) == (
+        "hot: 18.0, inside of the expected 15.1 to 20.6, but rarer than healthy values"
+    )
+    # Just outside: with digits that show it.
+    assert cause(15.11, by_itself, others, False) == "hot: 15.11, expected 15.12 to 20.58"
+
+
+def test_rain_is_not_expected_below_zero():
+    """The bands of a family whose values are skewed, or held at a bound, lie where these can."""
+    rng = np.random.default_rng(5)
+    rain = np.where(rng.random(300) < 0.7, 0.0, rng.lognormal(1.0, 0.8, 300)).round(1)
+    dataset = read_table({"rain": rain, "humid": np.clip(rng.normal(80, 20, 300), 0, 100)})
+    assert dataset.column_families[0][1].distribution is ZeroInflated
+    head = ColumnHead(2, (2,), families=dataset.family, key=jax.random.key(0))
+    emission = head(jnp.zeros(2))
+    keys = jax.random.split(jax.random.key(1), 500)
+    draws = jax.vmap(emission.sample)(keys)[:, None]
+    weights = jnp.full((1, 500, 2), 1 / 500)
+    band = _bands(dataset, _weighted_bands(draws, weights))[0]
+    assert (band[:, 0] >= 0.0).all()
+    assert band[1, 1] <= 100.0
+    values = restored(dataset, draws[:, 0])
+    held = np.mean((values >= band[:, 0]) & (values <= band[:, 1]), axis=0)
+    # Nine in ten, and all that is at the lowest value: that of rain is half of it.
+    assert (held > 0.89).all()
 
 
 def test_a_gap_is_no_alarm(rule):

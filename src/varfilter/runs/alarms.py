@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import jax
 import numpy as np
 
-from varfilter.data.dataset import Dataset
+from varfilter.data.dataset import Dataset, Family
 from varfilter.media import NewSequence
 from varfilter.media.rows import Alarms, Filtering
 from varfilter.runs.calibration import (
@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 DEFAULT_RATE = 0.001
 # How many columns the cause of an alarm names.
 MOST_NAMED = 3
+# How many digits more than a band needs tell a value that lies just outside of it from its end.
+MOST_DIGITS_MORE = 3
+# By what a band is: by the past of the column, or by the other columns of the step too.
+ALONE, GIVEN = "by itself", "by the other columns"
 # How many validated steps say what is healthy: more would take longer than they are worth.
 MOST_CALIBRATED = 10_000
 
@@ -92,13 +96,18 @@ class AlarmRule:
         texts = []
         for place, i in enumerate(found[:MOST_NAMED]):
             is_given = place == 0 and given[i] <= alone[i]
-            band = (columns.band_given if is_given else columns.band)[t, i]
             group = self.dataset.column_families[i][1].group
-            if group is None:
-                text = self._expected(i, *map(float, (filtering.rows[t, i], *band)))
-            else:
+            if group is not None:
                 text = self._level(group, filtering, t)
-            texts.append(f"{text} by the other columns" if is_given else text)
+                texts.append(f"{text} {GIVEN}" if is_given else text)
+                continue
+            value = float(filtering.rows[t, i])
+            bands = {ALONE: columns.band[t, i]}
+            if is_given:
+                bands = {GIVEN: columns.band_given[t, i]} | bands
+            elif place == 0:  # the others are named for their own past
+                bands[GIVEN] = columns.band_given[t, i]
+            texts.append(self._expected(i, value, bands))
         more = len(found) - len(texts)
         return "; ".join([*texts, f"{more} more"] if more else texts)
 
@@ -112,14 +121,23 @@ class AlarmRule:
         best = int(np.argmax(chances))
         return f"{group}: {names[came]} (p {chances[came]:.2g}), expected {names[best]}"
 
-    def _expected(self, column: int, value: float, low: float, high: float) -> str:
+    def _expected(self, column: int, value: float, bands: dict[str, np.ndarray]) -> str:
+        """What came, and the band that it lies outside of: the first, or if it is in that, another.
+
+        A value that is ordinary by itself may contradict the other columns, and the reverse.
+        """
         name, family = self.dataset.column_families[column]
-        # As many digits as tell the ends of the band apart.
-        width = high - low
-        digits = 0 if family.has_levels or not width > 0 else 1 - int(np.floor(np.log10(width)))
-        shown = [_number(each, digits) for each in (value, low, high)]
-        band = shown[1] if shown[1] == shown[2] else f"{shown[1]} to {shown[2]}"
-        return f"{name}: {shown[0]}, expected {band}"
+        shown = {of: _shown(value, *map(float, band), family) for of, band in bands.items()}
+        first, *others = shown
+        came, band, is_inside = shown[first]
+        by = "" if first == ALONE else f" {first}"
+        if not is_inside:
+            return f"{name}: {came}, expected {band}{by}"
+        for other in others:
+            came, against, is_inside = shown[other]
+            if not is_inside:
+                return f"{name}: {came}, expected {band} {first}, but {against} {other}"
+        return f"{name}: {came}, inside of the expected {band}{by}, but rarer than healthy values"
 
 
 def with_alarms(
@@ -205,6 +223,21 @@ def require_rate(rate: float | None) -> float:
             f" {DEFAULT_RATE}, or 0 for no alarms; got {rate}."
         )
     return float(rate)
+
+
+def _shown(value: float, low: float, high: float, family: Family) -> tuple[str, str, bool]:
+    """A value, its band and whether it lies in that, as people see them."""
+    # As many digits as tell the ends of the band apart, and a value outside from the nearer one.
+    width = high - low
+    digits = 0 if family.has_levels or not width > 0 else 1 - int(np.floor(np.log10(width)))
+    if family.has_levels:
+        low, high = float(np.rint(low)), float(np.rint(high))
+    is_inside = low <= value <= high
+    for more in range(1 + MOST_DIGITS_MORE):
+        came, *ends = [_number(each, digits + more) for each in (value, low, high)]
+        if is_inside or came not in ends or family.has_levels:
+            break
+    return came, ends[0] if ends[0] == ends[1] else " to ".join(ends), is_inside
 
 
 def _number(value: float, digits: int) -> str:
