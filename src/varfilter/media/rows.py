@@ -95,6 +95,7 @@ class Filtering:
     - `z_mean`, `z_std`: (steps, latents) of the posterior of the latent; None if not asked for.
     - `columns`: what each column was by itself; None if not asked for.
     - `alarms`: how rare such steps are among healthy ones; None where nothing is known of these.
+      `is_uncalibrated` says that they were asked for all the same: rows have them, empty.
     - `cells`: columns as the user's rows have them, by name, where these are known.
     """
 
@@ -107,6 +108,7 @@ class Filtering:
     z_std: np.ndarray | None = None
     columns: ColumnSurprises | None = None
     alarms: Alarms | None = None
+    is_uncalibrated: bool = False
     cells: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def at(self, steps: np.ndarray) -> "Filtering":

@@ -4,6 +4,7 @@ How rare a step is, the calibration says, which is made once of the validation p
 and kept in its folder.
 """
 
+import math
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -12,7 +13,8 @@ from typing import TYPE_CHECKING
 import jax
 import numpy as np
 
-from varfilter.data.dataset import Dataset, Family
+from varfilter._text import count
+from varfilter.data.dataset import SPLITS, Dataset, Family
 from varfilter.media import NewSequence
 from varfilter.media.rows import Alarms, Filtering
 from varfilter.runs.calibration import (
@@ -145,14 +147,14 @@ def with_alarms(
 ) -> "AppliedRun":
     """The same with alarms at this rate, by what is healthy in the run's validation data.
 
-    They are those of `dataset`, or read again; a warning says so where they are not at hand, and
-    were not before.
+    They are those of `dataset`, or read again. Where they are not at hand, and were not before, or
+    are too few, a warning says so, and the columns of alarms are there all the same, empty.
     """
     asked = require_rate(rate)
     if not (asked and applied.surprises):
         return applied
     known = known_calibration(run.folder, applied.settings, applied.step)
-    reason = "Too few steps of it were observed."
+    reason = ""
     if known is None:
         try:
             dataset = run.dataset if dataset is None else dataset
@@ -160,13 +162,14 @@ def with_alarms(
             reason = f"{str(error).partition('. ')[0].rstrip('.')}."
         else:
             known = calibrated(run, applied, dataset)
+            reason = lack_of_steps(dataset) or "Too few steps of it were observed."
     if known is None:
         warnings.warn(
             "There are no alarms: they are set by the validation part of the run's data, for the"
             f" trajectories and draws that are asked for. {reason}",
             stacklevel=3,
         )
-        return applied
+        return replace(applied, is_uncalibrated=True)
     rule = AlarmRule(known, asked, applied.dataset)
     if rate is not None and rule.note is not None:
         warnings.warn(rule.note, stacklevel=3)
@@ -179,7 +182,7 @@ def calibrated(run: Run, applied: "AppliedRun", dataset: Dataset) -> Calibration
     None where too few steps of it were observed. All randomness is of one seed, so that a
     calibration does not depend on who asked for it first.
     """
-    if len(dataset.valid.values) < FEWEST_VALUES:  # known without a filter
+    if lack_of_steps(dataset) is not None:  # known without a filter
         return None
     applied = replace(applied, key=jax.random.key(0), alarms=None)
     valid = held_sequences(dataset, "valid", MOST_CALIBRATED)
@@ -189,6 +192,27 @@ def calibrated(run: Run, applied: "AppliedRun", dataset: Dataset) -> Calibration
     if known is not None:
         keep_calibration(run.folder, known)
     return known
+
+
+def lack_of_steps(dataset: Dataset) -> str | None:
+    """Why the validation part says too little of what is healthy, and the fix; None if it may do.
+
+    What counts are steps with a value that is not missing; first ones are not judged.
+    """
+    valid = dataset.valid
+    found = sum(
+        int(np.isfinite(np.asarray(valid[i][1:], np.float64)).any(axis=1).sum())
+        for i in range(len(valid))
+    )
+    if found >= FEWEST_VALUES:
+        return None
+    num_rows = sum(len(dataset.split(split).values) for split in SPLITS)
+    return (
+        f"It has {count(found, 'step')} to be judged by, and less than {FEWEST_VALUES} say too"
+        " little of what is healthy. Give a table of about"
+        f" {math.ceil(num_rows * (FEWEST_VALUES + 1) / max(found, 1)):,} rows or more, of which as"
+        " large a part is for validation."
+    )
 
 
 def held_sequences(
