@@ -24,8 +24,8 @@ def test_each_event_is_drawn_and_the_rarest_are_open(num_events):
     dataset = read_table({"x": np.random.default_rng(9).normal(size=100)})
     num_drawn = min(num_events, MOST_DRAWN)
     listed = [
-        {"sequence": "a", "time": f"{n}", "p_value": 1e-4 * (n + 1), "cause": f"x: {n}"}
-        for n in range(num_events)
+        {"sequence": "a", "time": f"{n}", "p_value": 1e-4, "surprise": 90.0 - n, "cause": f"x: {n}"}
+        for n in reversed(range(num_events))
     ]
     numbers = {
         "split": "test", "rate": 0.01, "num_steps": 900, "num_calibrated": 500,
@@ -34,6 +34,8 @@ def test_each_event_is_drawn_and_the_rarest_are_open(num_events):
     found = SplitAlarms(numbers, [event(n) for n in range(num_drawn)])
     parts = alarm_parts(found, medium_of(dataset), dataset)
     page = "".join(parts)
+    causes = [page.index(f">x: {n}</td>") for n in range(num_events)]
+    assert causes == sorted(causes)  # of the same p-value the more surprising first
     assert f"{num_events} alarms in 900 steps of test" in page
     assert page.count("<figure>") == num_drawn
     assert all(f"a, 20: x: {n}." in page for n in range(num_drawn))

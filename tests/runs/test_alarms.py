@@ -159,7 +159,7 @@ def test_a_cause_names_the_column_and_what_was_expected(rule):
     assert alarms.causes[3].startswith("on: 9, expected -2 to 2")
     assert alarms.columns.argmax(axis=1).tolist() == [0, 0, 0, 2]
     assert alarms.columns.sum(axis=1).tolist() == [0, 1, 1, 1]
-    assert alarms.p_values[1] < alarms.p_values[2] < 0.01 < alarms.p_values[0]
+    assert alarms.p_values[1] <= alarms.p_values[2] < 0.01 < alarms.p_values[0]
 
 
 def test_a_cause_does_not_contradict_itself(rule):
@@ -214,6 +214,19 @@ def test_a_gap_is_no_alarm(rule):
     alarms = rule.judged(filtered(np.full((2, 3), np.nan))).alarms
     assert np.isnan(alarms.p_values).all()
     assert not alarms.flags.any()
+
+
+def test_no_step_is_told_to_be_rarer_than_so_few_can_show(rule):
+    """2,000 steps are validated; what is more surprising is still told apart by its surprise."""
+    rows = np.array([[9.0, 0.1, 0.0], [90.0, 0.1, 0.0], [0.2, 0.1, 0.0]])
+    found = rule.judged(filtered(rows))
+    assert found.alarms.p_values[:2] == pytest.approx(1 / 200_000)
+    assert found.alarms.p_values[2] > 0.1
+    assert found.surprise[1] > found.surprise[0]
+    # Who asks for less has alarms of a tail that is extrapolated, and no p-value above the rate.
+    alarms = replace(rule, rate=1e-6).judged(filtered(rows)).alarms
+    assert alarms.flags.tolist() == [True, True, False]
+    assert (alarms.p_values[:2] == 1e-6).all()
 
 
 def test_a_rate_that_was_never_seen_is_said(rule):

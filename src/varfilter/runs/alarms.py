@@ -36,6 +36,8 @@ MOST_NAMED = 3
 MOST_DIGITS_MORE = 3
 # By what a band is: by the past of the column, or by the other columns of the step too.
 ALONE, GIVEN = "by itself", "by the other columns"
+# How many times rarer than one in the validated steps a p-value may say that a step is.
+RAREST_TOLD = 100
 # How many validated steps say what is healthy: more would take longer than they are worth.
 MOST_CALIBRATED = 10_000
 
@@ -49,11 +51,17 @@ class AlarmRule:
     dataset: Dataset
 
     def judged(self, filtering: Filtering) -> Filtering:
-        """What was filtered, with its alarms; each step is judged by itself."""
+        """What was filtered, with its alarms; each step is judged by itself.
+
+        So few steps do not show how rare the rarest are: no p-value is told below one in 100 times
+        as many, or below the rate where that is less. Beyond that the surprise says which is rarer.
+        """
         columns = filtering.columns
         assert columns is not None
         p_values, alone, given = self.calibration.judged(columns)
         flags = p_values <= self.rate
+        least = 1.0 / (RAREST_TOLD * self.calibration.num_steps)
+        p_values = np.maximum(p_values, min(least, self.rate))
         named, causes = np.zeros(alone.shape, bool), [""] * len(flags)
         for t in np.flatnonzero(flags).tolist():
             found = self._causing(columns.given[t], alone[t], given[t])
