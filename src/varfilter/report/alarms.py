@@ -23,7 +23,7 @@ BAND = (0.05, 0.95)
 CONTEXT = 30
 # Alarms that are nearer to each other are of one event, and in one picture.
 APART = 10
-MOST_DRAWN, MOST_LISTED = 12, 20
+MOST_DRAWN, MOST_LISTED = 60, 20
 # So many of the pictures are open; a click opens the others.
 MOST_OPEN = 3
 
@@ -117,10 +117,11 @@ def alarm_parts(found: SplitAlarms, medium: AbstractMedium, dataset: Dataset) ->
         others = count(len(pictures) - MOST_OPEN, "more event")
         folded = "".join(pictures[MOST_OPEN:])
         parts.append(f"<details><summary>{others}, less rare</summary>{folded}</details>")
-    if numbers["num_events"] > len(pictures):
+    num_left = numbers["num_events"] - len(pictures)
+    if num_left > 0:
         parts.append(
             f'<p class="note">Drawn are the {len(pictures)} rarest of'
-            f" {numbers['num_events']:,} events.</p>"
+            f" {count(numbers['num_events'], 'event')}; {num_left:,} more are not.</p>"
         )
     if listed:
         rows = [
