@@ -195,7 +195,8 @@ def _predict(
         quantiles = predictive_quantiles(samples, levels)
     surprises = None
     if x is not None:
-        surprises = _element_surprises(x, *came, means, variances)
+        log_probs, draws = came
+        surprises = _element_surprises(x, log_probs, draws, means, variances)
     return Predicted(mean, variance, quantiles, levels, surprises)
 
 
@@ -231,8 +232,8 @@ def _element_surprises(
     alone, given = surprise(log_probs - math.log(num_samples)), surprise(log_weights + log_probs)
     flat = draws.reshape(num_samples, -1, x.size)
     weights = jnp.stack([jnp.full_like(log_weights, 1.0 / num_samples), jnp.exp(log_weights)])
-    bands = _weighted_bands(flat, weights).reshape(2, 2, *x.shape)
-    return ElementSurprises(alone, given, mean, variance, *bands)
+    band, band_given = _weighted_bands(flat, weights).reshape(2, 2, *x.shape)
+    return ElementSurprises(alone, given, mean, variance, band, band_given)
 
 
 def _weighted_bands(

@@ -137,7 +137,7 @@ class AlarmRule:
         A value that is ordinary by itself may contradict the other columns, and the reverse.
         """
         name, family = self.dataset.column_families[column]
-        shown = {of: _shown(value, *map(float, band), family) for of, band in bands.items()}
+        shown = {of: _shown(value, band, family) for of, band in bands.items()}
         first, *others = shown
         came, band, is_inside = shown[first]
         by = "" if first == ALONE else f" {first}"
@@ -257,19 +257,19 @@ def require_rate(rate: float | None) -> float:
     return float(rate)
 
 
-def _shown(value: float, low: float, high: float, family: Family) -> tuple[str, str, bool]:
+def _shown(value: float, ends: np.ndarray, family: Family) -> tuple[str, str, bool]:
     """A value, its band and whether it lies in that, as people see them."""
+    low, high = (float(np.rint(end)) if family.has_levels else float(end) for end in ends)
+    is_inside = low <= value <= high
     # As many digits as tell the ends of the band apart, and a value outside from the nearer one.
     width = high - low
     digits = 0 if family.has_levels or not width > 0 else 1 - int(np.floor(np.log10(width)))
-    if family.has_levels:
-        low, high = float(np.rint(low)), float(np.rint(high))
-    is_inside = low <= value <= high
-    for more in range(1 + MOST_DIGITS_MORE):
-        came, *ends = [_number(each, digits + more) for each in (value, low, high)]
-        if is_inside or came not in ends or family.has_levels:
-            break
-    return came, ends[0] if ends[0] == ends[1] else " to ".join(ends), is_inside
+    most = digits if is_inside or family.has_levels else digits + MOST_DIGITS_MORE
+    while True:
+        came, first, last = (_number(each, digits) for each in (value, low, high))
+        if came not in (first, last) or digits >= most:
+            return came, first if first == last else f"{first} to {last}", is_inside
+        digits += 1
 
 
 def _number(value: float, digits: int) -> str:
