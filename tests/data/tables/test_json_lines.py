@@ -116,3 +116,29 @@ def test_numbers_that_were_written_as_text_are_times():
     lines = TableLines(read_table({"t": np.arange(60.0), "x": np.arange(60.0)}).schema)
     (step,) = lines.read('{"t": "3", "x": 1}')
     assert (step.own_time, step.text) == (3.0, None)
+
+
+def test_a_column_without_a_name_is_called_so_in_errors():
+    days = np.datetime64("2024-01-01") + np.arange(40)
+    schema = read_table({"": days, "x": np.arange(40.0) ** 1.5}, time="").schema
+    bad = TableLines(schema)
+    refuses(lambda: bad.read('{"": "soon", "x": 1}'), ValueError, "in the column without a name")
+    # Where a line gives it a name, that is it.
+    refuses(lambda: bad.read('{"time": "soon", "x": 1}'), ValueError, "in column `time`")
+    bad.read('{"time": "2024-02-01", "x": 1}')
+    back = '{"time": "2024-01-31", "x": 1}'
+    refuses(lambda: bad.read(back), ValueError, "in column `time`", "before")
+
+
+def test_a_date_in_another_way_than_in_training_is_noted_once():
+    days = (np.datetime64("2024-01-01") + np.arange(40)).astype(str).astype(object)
+    reader = TableLines(read_table({"When": days, "x": np.arange(40.0) ** 1.5}).schema)
+    [step] = reader.read('{"When": "01.02.2024", "x": 1}')
+    assert step.time == np.datetime64("2024-02-01")
+    [note] = reader.notes
+    assert note.startswith("Column `When` holds dates, read as day, month, year; those of training")
+    assert "2024-01-31" in note
+    reader.notes.clear()
+    reader.read('{"When": "02.02.2024", "x": 1}')
+    reader.read('{"When": "2024-02-03", "x": 1}')
+    assert not reader.notes

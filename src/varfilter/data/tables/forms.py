@@ -29,7 +29,7 @@ WEEKDAYS = {
 def form_of(texts: Sequence[str], stamps: np.ndarray, style: str, zone: str) -> str:
     """The form in which texts have times, of which `stamps` are in UTC; empty if there is none."""
     which = np.unique(np.linspace(0, len(texts) - 1, MOST_COMPARED).astype(int))
-    texts, stamps = [texts[i] for i in which], stamps[which]
+    texts, stamps = [str(texts[i]) for i in which], stamps[which]
     for is_padded, is_hour_padded in itertools.product((True, False), repeat=2):
         for text in (texts[0], texts[-1]):  # May has the same name in short
             form = _form(text, style, is_padded=is_padded, is_hour_padded=is_hour_padded)

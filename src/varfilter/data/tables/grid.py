@@ -89,7 +89,7 @@ class Clock:
         stamps = [None if text is None else next(each) for text in texts]
         return Column(np.array(stamps, "datetime64[us]"), "time", (), texts, self.style)
 
-    def written_as_text(self, time: np.datetime64) -> str:
+    def written_as_text(self, time: Any) -> str:
         """A time as text in any case."""
         text, short = self.text(time), self.written(time)
         if text is None and isinstance(short, np.datetime64):

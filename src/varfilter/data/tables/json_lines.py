@@ -276,8 +276,7 @@ class TableLines:
         if sequence.place < 0:
             sequence.origin = stamp
             return LineTime(0, stamp, time, written)
-        named = clock.column if len(names) > 1 else names[0]
-        what = f"has {json.dumps(written)} in {_place_of(named or '')}"
+        what = f"has {json.dumps(written)} in {_place_of(', '.join(names))}"
         if sequence.origin is None:
             raise ValueError(
                 f"{what}, but the first line of its sequence has no time. Give it to all, or to"
@@ -352,7 +351,8 @@ class TableLines:
         for sentence in (clock.style_note(column), note):
             if sentence is not None and (name, sentence) not in self._unseen:
                 self._unseen.add((name, sentence))
-                self.notes.append(f"{_place_of(name).capitalize()} {sentence}.")
+                place = _place_of(name)
+                self.notes.append(f"{place[0].upper()}{place[1:]} {sentence}.")
         return column
 
     def _place(self, stamp: float | int, origin: float | int) -> int:

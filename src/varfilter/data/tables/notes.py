@@ -64,6 +64,7 @@ def _time_note(schema: TableSchema, *, inferred: bool) -> str:
         return "No column is the time: rows are steps, in their order."
     what = "columns" if len(clock.columns) > 1 else "column"
     begin = f"The time is {what} {', '.join(_quoted(name) for name in clock.columns)}"
+    begin += f", as clocks of {clock.zone} have it" if clock.zone else ""
     unit = " s" if clock.is_date else ""
     if schema.inputs.is_by_rows:
         why = ": no grid fits, rows would be lost to others" if inferred else ", as asked for"

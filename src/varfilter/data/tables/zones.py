@@ -84,11 +84,12 @@ def offset_text(stamp: Any, zone: str) -> str:
 
 def zone_of(zone: Any) -> str:
     """The name of a zone of Python, pandas or polars; of one that cannot be named, UTC."""
-    name = zone if isinstance(zone, str) else getattr(zone, "key", None) or getattr(zone, "zone", 0)
-    if not name:
+    if isinstance(zone, str):
+        name = zone
+    else:
         found = re.search(r"zoneinfo/([\w/+-]+)", str(zone))  # as dateutil shows them
-        offset = zone.utcoffset(None)
-        name = found[1] if found else _fixed(dt.timedelta(0) if offset is None else offset)
+        name = getattr(zone, "key", None) or getattr(zone, "zone", None) or (found and found[1])
+        name = name or _fixed(zone.utcoffset(None) or dt.timedelta(0))
     if FIXED.fullmatch(name):
         return name
     try:
