@@ -6,7 +6,7 @@ from pathlib import Path
 from varfilter._arguments import nearest
 from varfilter.experiments.experiment import Experiment, Published
 from varfilter.experiments.models import SRNN_SPEECH, SRNNSizes, SVGSizes, TableSizes, VRNNSizes
-from varfilter.experiments.presets import with_preset
+from varfilter.experiments.presets import fitted, with_preset
 from varfilter.experiments.settings import AVF, Adam, Baseline, FilterChoice, Optimizers, Schedule
 from varfilter.media import Source, medium_named, source_of
 
@@ -197,7 +197,7 @@ def own_experiment(source: Source, preset: str = "small") -> Experiment:
     found = replace(like, name=name or like.name, data=source, published=None)
     if isinstance(found.model, TableSizes) and preset == "small":
         return found
-    found = with_preset(found, preset)
+    found = fitted(with_preset(found, preset))
     if isinstance(found.model, VRNNSizes):
         found = replace(found, model=replace(found.model, order=ORDER))
         if preset == "small":

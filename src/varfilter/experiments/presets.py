@@ -38,13 +38,31 @@ class Preset:
             inference = self.avf
         elif isinstance(inference, Baseline):
             inference = self.baseline
-        return replace(
+        found = replace(
             experiment,
             model=self.model,
             filter=replace(experiment.filter, inference=inference),
             optimizer=self.optimizer,
             schedule=self.schedule,
         )
+        return fitted(found)
+
+
+def fitted(experiment: Experiment, begun: Experiment | None = None) -> Experiment:
+    """The experiment with a stage more or fewer where frames of another size were asked for.
+
+    `begun` is what it was before its options were given: stages that were among them stay.
+    """
+    model, size = experiment.model, experiment.data.options().get("size")
+    if not isinstance(model, SVGSizes) or size is None:
+        return experiment
+    if begun is not None:
+        is_same = begun.data.options().get("size") == size
+        before = begun.model
+        stages = isinstance(before, SVGSizes) and (before.channels, before.convolutions)
+        if is_same or stages != (model.channels, model.convolutions):
+            return experiment
+    return replace(experiment, model=model.sized(size))
 
 
 def _schedule(num_epochs: int, **others: Any) -> Schedule:
