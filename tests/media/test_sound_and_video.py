@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import math
+import warnings
 import wave
 
 import av
@@ -25,6 +26,7 @@ from varfilter.media.measures import Futures
 from varfilter.media.sound import RATE_BEFORE
 from varfilter.plots.spectra import flatness, loudest_part
 from varfilter.runs.alarms import held_sequences
+from videos import write_video
 
 SOUND, VIDEO = medium_named("sound"), medium_named("video")
 
@@ -169,6 +171,44 @@ def test_a_rate_that_films_cannot_have_is_said(name, rate, shown, tmp_path):
     with av.open(str(tmp_path / name)) as container:
         first, second, *_ = (frame.time for frame in container.decode(container.streams.video[0]))
     assert second - first == pytest.approx(1 / shown, rel=1e-3)
+
+
+@pytest.mark.parametrize("rate", [29.97, 24.0, 30000 / 1001, 15.0, 10.0, 50.0, 7.3])
+def test_a_gif_keeps_the_mean_rate(rate, tmp_path):
+    """Each frame as long as the first was up to a sixth faster or slower than the data."""
+    frames = np.random.default_rng(0).random((61, 16, 16))
+    write_film(tmp_path / "a.gif", frames, rate, is_gif=True)
+    durations = durations_of(tmp_path / "a.gif")
+    assert len(durations) == 61
+    # Whole hundredths, each next to what is meant; the end is the nearest to its own.
+    assert all(each % 10 == 0 and each >= 20 for each in durations)
+    assert all(abs(each - 1000 / rate) < 10 for each in durations)
+    assert abs(sum(durations) - 61 * 1000 / rate) <= 5
+    write_film(tmp_path / "one.gif", frames[:1], rate, is_gif=True)  # a film of one frame, too
+
+
+def test_a_video_that_is_filtered_is_written_at_its_own_rate(tmp_path):
+    dataset = videos()
+    for name, rate in (("slow", 5), ("fast", 24)):
+        frames = np.random.default_rng(0).integers(0, 256, (9, 16, 16), np.uint8)
+        write_video(tmp_path / f"{name}.avi", frames, rate=rate)
+        with warnings.catch_warnings():  # that it is not the rate of the run
+            warnings.simplefilter("ignore")
+            (new,) = new_sequences(dataset, source_of("weizmann"), tmp_path / f"{name}.avi")
+        path = tmp_path / f"{name}.gif"
+        write_samples(path, dataset, [new.xs], schemas=[new.schema])
+        assert sum(durations_of(path)) == pytest.approx(9 * 1000 / rate, abs=5)
+        own = dataclasses.replace(dataset, schema=new.schema)
+        assert VIDEO.seconds_per_step(own) == pytest.approx(1 / rate)
+
+
+def durations_of(path):
+    with Image.open(path) as film:
+        found = []
+        for t in range(film.n_frames):
+            film.seek(t)
+            found.append(film.info["duration"])
+    return found
 
 
 @pytest.mark.parametrize(("name", "start"), [("x.gif.mp4", b"ftyp"), ("x.mp4.gif", b"GIF8")])

@@ -62,7 +62,9 @@ def write_film(
 def _write_gif(path: Path | io.BytesIO, levels: np.ndarray, rate: float | int) -> None:
     images: Any = require_library("PIL.Image", extra="video")
     first, *rest = (images.fromarray(frame) for frame in levels)
-    milliseconds = 10 * round(100 / rate)
+    # A GIF counts hundredths of a second: each frame begins at the one that is nearest to its time.
+    begins = np.floor(100 * np.arange(len(levels) + 1) / rate + 0.5).astype(int)
+    milliseconds = (10 * np.diff(begins)).tolist()
     first.save(path, format="GIF", save_all=True, append_images=rest, duration=milliseconds, loop=0)
 
 
