@@ -234,7 +234,7 @@ def test_a_run_reads_its_sound_at_the_rate_it_began_with(tmp_path):
         write_wav(np.arange(900) - 450 + number, tmp_path / f"{number}.wav", 8000)
     source = source_of(tmp_path)
     dataset = load(source)
-    assert SOUND.schema_json(dataset) == {"rate": 8000}
+    assert SOUND.schema_json(dataset) == {"rate": 8000, "fine": False}
     assert SOUND.as_recorded(source, {"rate": 8000}).rate == 8000
     # Records of before there was a rate in them are of runs that resampled to 16,000 Hz.
     assert SOUND.as_recorded(source, None).rate == RATE_BEFORE == 16000
@@ -246,6 +246,26 @@ def test_a_run_reads_its_sound_at_the_rate_it_began_with(tmp_path):
     with pytest.warns(UserWarning, match=r"resampled from 16,000 to 8,000 Hz, the rate of the run"):
         ((name, rows),) = SOUND.recordings(dataset, source, tmp_path / "new.wav")
     assert (name, len(rows)) == ("new", 450)
+
+
+def test_a_run_of_before_reads_fine_sound_as_it_did(tmp_path):
+    soundfile = pytest.importorskip("soundfile")
+    for number in range(3):
+        fine = np.random.default_rng(number).uniform(-0.5, 0.5, 900)
+        soundfile.write(tmp_path / f"{number}.wav", fine, 16000, subtype="FLOAT")
+    (tmp_path / "words.txt").write_text("a letter")
+    source = source_of(tmp_path)
+    now = load(source)
+    assert now.families[0].has_levels
+    assert now.notes[-1] == "1 file of other endings (.txt) is not read."
+    # Its record says nothing of levels.
+    before = load(SOUND.as_recorded(source, {"rate": 16000}))
+    assert not before.families[0].has_levels
+    assert before.train.values.dtype == np.float32
+    # Later ones have it on record, whatever became of the files.
+    for dataset in (now, before):
+        again = load(SOUND.as_recorded(source, SOUND.schema_json(dataset)))
+        assert again.sha256() == dataset.sha256()
 
 
 def test_what_is_too_loud_for_16_bits_is_clipped_and_does_not_wrap_round(tmp_path):

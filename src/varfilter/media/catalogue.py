@@ -36,6 +36,8 @@ MEDIA: dict[str, AbstractMedium] = {
     for medium in (MusicMedium(), SoundMedium(), VideoMedium(), TableMedium(), ArrayMedium())
 }
 
+# Endings that a note lists at most.
+MOST_ENDINGS = 6
 BUILT_IN = frozenset(type(medium) for medium in MEDIA.values())
 
 
@@ -152,7 +154,8 @@ def load(source: str | Path | Source, *, at: str | Path | None = None, **options
             f" {kind(found)}."
         )
     # A reader of somebody's own may not say which medium it is of.
-    return found if found.medium else replace(found, medium=medium.name)
+    named = {} if found.medium else {"medium": medium.name}
+    return replace(found, notes=(*found.notes, *_unread(path, medium)), **named)
 
 
 def medium_at(path: Path) -> AbstractMedium:
@@ -282,19 +285,46 @@ def _is_path(source: str) -> bool:
     return bool(Path(source).suffix) or Path(source).name != source or Path(source).exists()
 
 
-def _medium_of_folder(path: Path) -> AbstractMedium:
+def _endings_in(path: Path) -> Counter[str]:
+    """How many files of a folder and its subfolders have which ending."""
     found: Counter[str] = Counter()
     for file in path.rglob("*"):
         if not file.name.startswith(".") and file.is_file():
             found[file.suffix.lower()] += 1
+    return found
+
+
+def _unread(path: Path, medium: AbstractMedium) -> tuple[str, ...]:
+    """A note on the files of a folder that a medium does not read, by their endings."""
+    if not path.is_dir():
+        return ()
+    read = medium.suffixes | medium.frame_suffixes
+    others = {ending: n for ending, n in _endings_in(path).items() if ending not in read}
+    if not others:
+        return ()
+    number, listed = sum(others.values()), _listed(sorted(others, key=lambda each: -others[each]))
+    return (f"{count(number, 'file')} of other endings ({listed}) {_are(number)} not read.",)
+
+
+def _are(number: int) -> str:
+    return "is" if number == 1 else "are"
+
+
+def _listed(endings: Sequence[str]) -> str:
+    """Some endings, those of most files first."""
+    words = [ending or "without any" for ending in endings[:MOST_ENDINGS]]
+    return ", ".join(words + ["and others"] * (len(endings) > MOST_ENDINGS))
+
+
+def _medium_of_folder(path: Path) -> AbstractMedium:
+    found = _endings_in(path)
     counts = {name: sum(found[s] for s in medium.suffixes) for name, medium in MEDIA.items()}
     there = [name for name, number in counts.items() if number]
     if len(there) > 1:
         listed = " and ".join(count(counts[name], f"{name} file") for name in there)
-        calls = " or ".join(f"`{MEDIA[name].reader(path).__name__}`" for name in there)
         raise ValueError(
-            f"`source` {str(path)!r} has {listed}: it could be either. Read one kind with {calls},"
-            " or give a folder of one kind."
+            f"`source` {str(path)!r} has {listed}: it could be either. Move the files of each kind"
+            " to a folder of their own, and give that."
         )
     there += [name for name, m in MEDIA.items() if any(found[s] for s in m.frame_suffixes)]
     if there:
@@ -302,10 +332,13 @@ def _medium_of_folder(path: Path) -> AbstractMedium:
     endings = ", ".join(
         f"{number} {suffix or 'without ending'}" for suffix, number in found.items()
     )
-    kinds = ", ".join(name for name, medium in MEDIA.items() if medium.suffixes)
+    kinds = [medium for medium in MEDIA.values() if medium.suffixes]
+    readable = "; ".join(f"{each.name} {' '.join(sorted(each.suffixes))}" for each in kinds)
+    images = sorted(set[str]().union(*(each.frame_suffixes for each in kinds)))
     raise FileNotFoundError(
-        f"`source` {str(path)!r} has no {kinds} or image files"
-        f" ({endings[:120] or 'it is empty'}). For a table, or for rolls, give the file itself."
+        f"`source` {str(path)!r} has no {', '.join(each.name for each in kinds)} or image files"
+        f" ({endings[:120] or 'it is empty'}). What is read: {readable}; images"
+        f" {' '.join(images)}. For a table, or for rolls, give the file itself."
     )
 
 
@@ -314,8 +347,7 @@ def _medium_of_file(path: Path) -> AbstractMedium:
         if path.suffix.lower() in medium.suffixes:
             raise ValueError(
                 f"`source` {str(path)!r} is a single {medium.name} file; a data set needs three or"
-                " more, one for each split. Give the folder that holds them, to"
-                f" `{medium.reader(path.parent).__name__}`."
+                " more, one for each split. Give the folder that holds them."
             )
     return next(medium for medium in MEDIA.values() if medium.reads(path))
 

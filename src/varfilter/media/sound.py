@@ -46,6 +46,14 @@ class SoundSource(Source):
     """Samples in a second (the files' own; where they have several, that of most files)."""
     frame_size: int | None = None
     """Samples in a step (200)."""
+    fine: bool | None = None
+    """Keep what is finer than 16 bits (24 bits, floats, MP3, OGG), and score densities where that
+    leaves no levels; else it is rounded to 16 bits, as players do."""
+
+    def options(self) -> dict[str, Any]:
+        """The options that were given, as the function that reads the data calls them."""
+        # The sets that have a name have no such option, and rounded is how folders are read.
+        return {name: value for name, value in super().options().items() if value is not False}
 
 
 class SoundMedium(AbstractMedium):
@@ -55,10 +63,12 @@ class SoundMedium(AbstractMedium):
     plural = "sound"
     source = SoundSource
     experiment = "vrnn-timit-sample-avf"
-    suffixes = frozenset({".wav", ".flac", ".sph", ".nist"})
+    suffixes = frozenset(
+        {".wav", ".flac", ".sph", ".nist", ".aiff", ".aif", ".mp3", ".ogg", ".oga", ".opus"}
+    )
     endings = (".wav", ".npz")
     num_particles = 32
-    inputs = "a sound file (.wav, .flac, .sph, .nist), or a folder of them"
+    inputs = "a sound file (.wav, .flac, .mp3, .ogg, .aiff, .sph), or a folder of them"
     gallery = Gallery(num_rows=1 << 17)
     inspection = Inspection()
     caption = (
@@ -79,19 +89,26 @@ class SoundMedium(AbstractMedium):
         return audio_folder
 
     def schema_json(self, dataset: Dataset) -> Any:
-        """The rate that the files had, or were brought to."""
-        return {"rate": None if dataset.rate is None else round(dataset.rate)}
+        """The rate that the files had, or were brought to, and whether finer levels were kept."""
+        rate = None if dataset.rate is None else round(dataset.rate)
+        return {"rate": rate, "fine": dataset.train.values.dtype.kind == "f"}
 
     def schema(self, known: Any) -> Any:
-        """The rate, as it is on record."""
+        """The rate and the levels, as they are on record."""
         return known
 
     def as_recorded(self, source: Source, schema: Any) -> Source:
-        """The source with the rate that a run began with; without a record of it, 16,000 Hz."""
+        """The source with the rate and the levels that a run began with.
+
+        Without a record of them: 16,000 Hz, and what was finer than 16 bits was kept.
+        """
         assert isinstance(source, SoundSource)
-        if source.rate is not None or source.source in CATALOGUE:
+        if source.source in CATALOGUE:
             return source
-        return replace(source, rate=(schema or {}).get("rate", RATE_BEFORE))
+        known = schema or {}
+        rate = known.get("rate", RATE_BEFORE) if source.rate is None else source.rate
+        fine = known.get("fine", True) if source.fine is None else source.fine
+        return replace(source, rate=rate, fine=fine)
 
     def recordings(
         self, dataset: Dataset, source: Source, path: Path
