@@ -135,15 +135,24 @@ class SoundMedium(AbstractMedium):
             what="each sample by the mean and the spread of training"
         )
 
+    def stronger_reference(self, dataset: Dataset, split: str) -> Reference | None:
+        """Linear prediction, as lossless coders have it; None of sounds of a single step."""
+        from varfilter.media.linear_prediction import linear_prediction_reference
+
+        if not (dataset.split(split).lengths >= 2 * dataset.rows_per_step).any():
+            return None
+        found = linear_prediction_reference(dataset, split)
+        return found._replace(what=f"linear prediction ({found.what})")
+
     def measures(
         self, dataset: Dataset, split: str, predictor: Predictor, scores: dict[str, Any]
     ) -> list[Measure]:
         """Bits a sample beside linear prediction; of files without levels, nats of densities."""
-        from varfilter.media.linear_prediction import linear_prediction_reference
-
         if not scores:
             return []
-        linear = linear_prediction_reference(dataset, split)
+        stronger = scores.get("stronger_reference")
+        if stronger is None and (found := self.stronger_reference(dataset, split)) is not None:
+            stronger = found._asdict()
         naive = scores.get("reference") or self.reference(dataset, split)._asdict()
         has_levels = dataset.families[0].has_levels
         per_sample = dataset.num_elements * (math.log(2.0) if has_levels else 1.0)
@@ -153,10 +162,8 @@ class SoundMedium(AbstractMedium):
                 "bits a sample" if has_levels else "nats a sample",
                 scores["nats"] / per_sample,
                 what if has_levels else "minus the bound by sample, of densities when scaled",
-                {
-                    f"linear prediction ({linear.what})": linear.nats / per_sample,
-                    "independent samples": naive["nats"] / per_sample,
-                },
+                ({stronger["what"]: stronger["nats"] / per_sample} if stronger else {})
+                | {"independent samples": naive["nats"] / per_sample},
                 "lower",
             )
         ]

@@ -203,13 +203,16 @@ def _cards(found: Sequence[RunSummary], split: str) -> list[tuple[str, str]]:
 def _reference_card(numbers: dict[str, Any]) -> tuple[str, str]:
     """How far the model is below what takes no learning, or that it is not."""
     results, compared = numbers["results"], numbers["comparison"]
-    own, name, other = results["nats"], "naive reference", results["reference"]["nats"]
+    own, name, other = results["nats"], "the naive reference", results["reference"]["nats"]
+    # A model that beats noise as loud, and loses to linear prediction, is no good one.
+    if (stronger := results.get("stronger_reference")) is not None:
+        name, other = stronger["what"], stronger["nats"]
     if compared is not None:
         scores = {each: by_horizon["1"] for each, by_horizon in compared["nats"].items()}
-        name = best_reference(scores)
-        own, other = scores[MODEL], scores[name]
+        best = best_reference(scores)
+        name, own, other = f"the {best}", scores[MODEL], scores[best]
     verdict = "better than" if own < other else "NO BETTER than"
-    text = f"nats per step: {verdict} the {name} ({nats(other)})"
+    text = f"nats per step: {verdict} {name} ({nats(other)})"
     return ("+" if own >= other else "") + nats(own - other), text
 
 
