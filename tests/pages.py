@@ -5,6 +5,8 @@ import shlex
 import shutil
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 # Those that are written by hand; the reference is made of docstrings.
@@ -49,9 +51,14 @@ def commands_in_prose(page):
 
 
 def run_commands(page, run, *, more=None, only=None):
-    """Each command of a page, as it stands there; `more` are options to add, by command."""
+    """Each command of a page, as it stands there; what all of them wrote, one after another.
+
+    `more` are options to add, by command; `only` has the first word of those that are run, or the
+    first two.
+    """
+    written = []
     for words in commands_of(page):
-        if only and words[0] not in only:
+        if only and words[0] not in only and " ".join(words[:2]) not in only:
             continue
         stdin = b""
         if "<" in words:  # as a shell does it
@@ -59,6 +66,38 @@ def run_commands(page, run, *, more=None, only=None):
             words = words[: words.index("<")]
         done = run(*words, *(more or {}).get(words[0], ()), **({"stdin": stdin} if stdin else {}))
         assert done.code == 0, (words, done.err)
+        written += [done.out, done.err]
+    return "\n".join(written)
+
+
+NUMBER = r"-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?"
+# Two cores round otherwise than one, and thousands of updates make more of it: scores of one seed
+# differ by some hundredths of themselves, shares of bands by some values in a hundred.
+NEAR = {"rel": 0.15, "abs": 0.06}
+
+
+def assert_quotes(page, written):
+    """Each excerpt that a page has of what its commands write is found there.
+
+    Its words are the same but for how lines are broken, and its numbers are near; which step was
+    the best does not count. "..." stands for what a page leaves out.
+    """
+    written = _normal(written)
+    for block in blocks(page, "text"):
+        for part in re.split(r"(?<!\S)\.\.\.(?!\S)", _normal(block)):
+            quoted = part.strip()
+            pattern = f"({NUMBER})".join(map(re.escape, re.split(NUMBER, quoted)))
+            near = pytest.approx(_values(re.findall(NUMBER, quoted)), **NEAR)
+            found = [_values(each.groups()) for each in re.finditer(pattern, written)]
+            assert any(each == near for each in found), (quoted, found)
+
+
+def _normal(text):
+    return re.sub(r"\bstep [\d,]+", "step N", " ".join(text.split()))
+
+
+def _values(numbers):
+    return [float(number.replace(",", "")) for number in numbers]
 
 
 def stand_in_a_checkout(folder):

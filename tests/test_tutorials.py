@@ -8,7 +8,7 @@ import soundfile
 
 import videos
 from commands import PROGRAM, command, script
-from pages import DOCS, python_of, run_commands, stand_in_a_checkout
+from pages import DOCS, assert_quotes, python_of, run_commands, stand_in_a_checkout
 from real_data import DATA, needs_data
 from songs import TINY
 from varfilter.data.midi import write_midi
@@ -145,24 +145,25 @@ def test_tutorial_works_to_the_letter(name, folder, monkeypatch):
     if name == "video":
         write_walkers(num_clips=60)
     program = functools.partial(script, PROGRAM, is_optimized=True, timeout=3600.0)
-    run_commands(
+    written = run_commands(
         TUTORIALS / f"{name}.md",
         program,
-        only=("train", "evaluate", "filter", "forecast", "sample", "report"),
+        only=("data check", "train", "evaluate", "filter", "forecast", "sample", "report"),
     )
+    assert_quotes(TUTORIALS / f"{name}.md", written)
     draw_what_was_made(name, folder)
 
 
 @pytest.mark.slow
 def test_tutorials_on_tables_and_streams_work_to_the_letter(folder):
     program = functools.partial(script, PROGRAM, is_optimized=True)
-    run_commands(TUTORIALS / "tables.md", program)
+    assert_quotes(TUTORIALS / "tables.md", run_commands(TUTORIALS / "tables.md", program))
     for name in ("tables", "streams"):
         (folder / "page.py").write_text(python_of(TUTORIALS / f"{name}.md"), encoding="utf-8")
         done = script("page.py")
         assert done.code == 0, done.err
     assert "the same to the bit: True" in done.out
-    run_commands(TUTORIALS / "streams.md", command)
+    assert_quotes(TUTORIALS / "streams.md", run_commands(TUTORIALS / "streams.md", command))
     done = script(DOCS / "pictures" / "sensors.py", "runs/sensors", "--out", "drawn")
     assert done.code == 0, done.err
     assert len(list((folder / "drawn").glob("*.png"))) == 4
@@ -177,3 +178,13 @@ def test_python_of_your_own_model_runs_tiny(folder):
     done = script("page.py")
     assert done.code == 0, done.err
     assert "22 checks passed" in done.out
+
+
+def test_an_excerpt_that_no_command_wrote_is_found_out(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("```text\nbest: 6.98 nats at step 2,860 ...\n...\nsongs   12\n```\n")
+    wrote = "read\nsongs\n  12\nbest: 7.01 nats at\nstep 40 of 3,000\n"
+    assert_quotes(page, wrote)
+    for other in (wrote.replace("7.01", "8.2"), wrote.replace("best:", "best is"), "songs 12"):
+        with pytest.raises(AssertionError):
+            assert_quotes(page, other)
