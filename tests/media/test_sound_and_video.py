@@ -25,6 +25,7 @@ from varfilter.media.films import (
 from varfilter.media.measures import Futures
 from varfilter.media.sound import RATE_BEFORE
 from varfilter.plots.spectra import flatness, loudest_part
+from varfilter.report.run_section import measure_parts
 from varfilter.runs.alarms import held_sequences
 from videos import write_video
 
@@ -139,6 +140,20 @@ def test_a_page_plays_what_the_model_makes_up():
         heard = np.frombuffer(file.readframes(file.getnframes()), np.int16)
         assert file.getframerate() == 16000
     np.testing.assert_array_equal(heard, dataset.test[0])
+
+
+def test_what_a_page_says_of_the_futures_of_one_video():
+    """Bars and a standard error that are not there were explained, and videos came in decibels."""
+    dataset = videos()
+    one = dataclasses.replace(dataset, test=Ragged.of([dataset.test[0]]))
+    measures = [each.as_json() for each in frame_measures(one, "test", Copies(one))]
+    assert "in decibels, mean over the next" in measures[0]["what"]
+    assert measures[0]["what"].endswith("of 1 video")
+    shown = " ".join(measure_parts(measures))
+    assert "the curve on top is that of the best of 3" in shown
+    assert "Bars" not in shown
+    several = [each.as_json() for each in frame_measures(dataset, "test", Copies(dataset))]
+    assert "Bars" in " ".join(measure_parts(several))
 
 
 def test_films_repeat_and_keep_their_pixels(tmp_path):

@@ -212,11 +212,11 @@ def frame_measures(dataset: Dataset, split: str, predictor: Predictor) -> list[M
     measures = []
     for name, each in frame_scores(triples).items():
         best, average, copy = f"best of {number}", f"mean of {number}", "copy of the last frame"
-        unit = " in decibels" if name == "PSNR" else ""
+        unit = "in decibels, " if name == "PSNR" else ""
         frames = "frame" if horizon == 1 else f"{horizon} frames"
         what = (
-            f"{best} futures after {seen} seen frames, mean over the next {frames} of"
-            f" {_videos(each.num_sequences, num_long)}{unit}"
+            f"{best} futures after {seen} seen frames, {unit}mean over the next {frames} of"
+            f" {_videos(each.num_sequences, num_long)}"
         )
         curves = {best: each.best, average: each.average, copy: each.copy}
         others = {average: float(each.average.mean()), copy: float(each.copy.mean())}

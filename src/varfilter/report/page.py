@@ -24,8 +24,8 @@ ABOUT_RESULTS = (
     "Nats per scored step, lower is better; the first step of a sequence is conditioned on and not"
     " scored. “Equal sequences” gives every sequence the same weight, as the paper's tables do, and"
     " is what the naive reference compares with; “equal steps” gives every step the same weight."
-    " The standard error is over sequences, not seeds."
 )
+ABOUT_ERROR = "The standard error is over sequences, not seeds."
 ABOUT_PAPER = (
     "“Divided by T” takes all T steps for the T-1 scored ones, as the released evaluation did."
     " The paper's number as printed compares with “divided by T”; corrected to the steps that were"
@@ -150,7 +150,11 @@ def _results(numbers: Sequence[dict[str, Any]]) -> list[str]:
     ]
     shown = table([head[i] for i in kept], [[row[i] for i in kept] for row in rows])
     references = dict.fromkeys(each["results"]["reference"]["what"] for each in numbers)
-    about = [ABOUT_RESULTS, *([ABOUT_PAPER] if has_paper else [])]
+    about = [ABOUT_RESULTS]
+    if head.index("standard error") in kept:
+        about.append(ABOUT_ERROR)
+    if has_paper:
+        about.append(ABOUT_PAPER)
     if len(numbers) > 1:
         about.append(ABOUT_SEVERAL)
     about.append(f"The naive reference predicts {'; or '.join(references)}.")
