@@ -13,7 +13,7 @@ from PIL import Image
 
 from tiny_runs import sentences, videos
 from varfilter import _saved
-from varfilter.data import Dataset, Ragged, write_wav
+from varfilter.data import Dataset, Ragged, write_midi, write_wav
 from varfilter.media import load, medium_named, new_sequences, source_of, write_samples
 from varfilter.media.films import (
     first_frames,
@@ -281,6 +281,18 @@ def test_a_run_of_before_reads_fine_sound_as_it_did(tmp_path):
     for dataset in (now, before):
         again = load(SOUND.as_recorded(source, SOUND.schema_json(dataset)))
         assert again.sha256() == dataset.sha256()
+
+
+def test_a_run_reads_its_kind_of_a_folder_that_has_another_since(tmp_path):
+    """Songs with an .mp3 of each beside them were music while .mp3 was nothing."""
+    for number in range(3):
+        write_midi(np.eye(8, 88, number + 30), tmp_path / f"{number}.mid")
+    source = source_of(tmp_path)
+    alone = load(source)
+    (tmp_path / "0.mp3").write_bytes(b"a tune")
+    with pytest.raises(ValueError, match="3 music files and 1 sound file: it could be either"):
+        load(tmp_path)
+    assert load(source).sha256() == alone.sha256()
 
 
 def test_what_is_too_loud_for_16_bits_is_clipped_and_does_not_wrap_round(tmp_path):

@@ -111,14 +111,20 @@ def source_of(word: str | Path) -> Source:
     word = str(word)
     if word in CATALOGUE or not _is_path(word):
         return medium_named(entry_named(word).medium).source(word)
+    path = _existing(word)
+    return medium_at(path).source(str(path))
+
+
+def _existing(word: str | Path) -> Path:
+    """The whole path of a file or folder, which has to be found from any folder."""
     path = Path(word).expanduser()
     if not path.exists():
         raise FileNotFoundError(
-            f"`source` is {word!r}: there is no such file or folder.{nearest(word, CATALOGUE)}"
-            f" The sets that have a name are {', '.join(CATALOGUE)}."
+            f"`source` is {str(word)!r}: there is no such file or folder."
+            f"{nearest(str(word), CATALOGUE)} The sets that have a name are"
+            f" {', '.join(CATALOGUE)}."
         )
-    # Whole: it has to be found from any folder.
-    return medium_at(path).source(str(path.resolve()))
+    return path.resolve()
 
 
 def load(source: str | Path | Source, *, at: str | Path | None = None, **options: Any) -> Dataset:
@@ -133,7 +139,19 @@ def load(source: str | Path | Source, *, at: str | Path | None = None, **options
     was something to decide. A data frame, or arrays: use `varfilter.data.read_table`.
     """
     if isinstance(source, Source):
-        return load(source.source, at=source.at, **source.options())
+        # Which kind it is, is known: others may lie beside it.
+        known = MEDIA.get(source.medium)
+        return _loaded(source.source, source.at, source.options(), known)
+    return _loaded(source, at, options)
+
+
+def _loaded(
+    source: str | Path,
+    at: str | Path | None,
+    options: dict[str, Any],
+    known: AbstractMedium | None = None,
+) -> Dataset:
+    """What `load` says, of a folder by the medium that is `known`, or by what the folder holds."""
     if not isinstance(source, str | Path):
         raise TypeError(
             f"`source` must be a name or a path; got {kind(source)}. For a data frame, arrays or a"
@@ -143,8 +161,8 @@ def load(source: str | Path | Source, *, at: str | Path | None = None, **options
         return read_set(entry_named(source), at=at, **options)
     if at is not None:
         raise ValueError(f"`at` is for the sets that have a name; {str(source)!r} is a path.")
-    path = Path(source_of(source).source)
-    medium = medium_at(path)
+    path = _existing(source)
+    medium = known if known is not None and path.is_dir() else medium_at(path)
     read = medium.reader(path)
     require_options(read, options)
     found = read(Path(source).expanduser(), **options)
