@@ -38,6 +38,9 @@ ASKS = tuple(
         rf"""["']({KINDS})s?["'] *(==|!=)""",
         r"\bmedium(\(\w*\)|\.name)? *(==|!=|\bis\b|\bin\b) *[^M\s]",
         r"isinstance\([^)]*\b(Table|Table(Schema|Source)|(Music|Sound|Video)Source|\w+Medium)\b",
+        # The sizes of a model, of which each suits one kind.
+        r"isinstance\([^)]*\b\w+Sizes\b",
+        r"\btype\([\w.]*model\) *(==|is( not)?) *(\w+Sizes\b|type\(EXPERIMENTS)",
         r"\bif (run\.)?(table|is_table)\b|\btable is (not )?None|\bis_table *=",
         r"""MEDIA\[["']""",
         r"\bENDINGS_OF\b|\bNUM_KEYS\b|== \(88,\)",

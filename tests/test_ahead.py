@@ -212,7 +212,7 @@ def test_long_sequences_are_cut_into_pieces(monkeypatch, reverse):
     traced = equations.trace(step, init, INPUTS, has_gradient=True)
     assert traced is not None
     jaxpr, consts, _ = traced
-    num_bytes = stages.Plan(jaxpr, len(consts), len(init)).num_bytes
+    num_bytes = stages.StagePlan(jaxpr, len(consts), len(init)).num_bytes
     monkeypatch.setattr(loop, "MOST_BYTES", 3 * num_bytes)
     found = loops(lambda i: scan_ahead(step, i, INPUTS), init)
     assert sorted(loop.params["length"] for loop in found) == [1, 1, 2, 3, 3]

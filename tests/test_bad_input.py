@@ -1,5 +1,7 @@
 """Every wrong input is refused at the border, in words that name the argument and the fix."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,20 +15,34 @@ from worlds import KEY, assert_same_bits, deep_markov, linear_gaussian_parameter
 
 pytestmark = pytest.mark.usefixtures("as_users_run_it")
 
-# A model of three observed elements and two latent ones, and the plainest filter.
+# The sizes of a model of three observed elements and two latent ones, and the plainest filter.
 PARAMETERS = linear_gaussian_parameters(latent=2, size=3)
-MODEL = LinearGaussian(**PARAMETERS)
 FILTER = VariationalFilter(vf.Prior())
 XS = np.random.default_rng(4).normal(size=(4, 3)).astype(np.float32)
-NONLINEAR = deep_markov(size=3, latent=2)
-WIDER = deep_markov(size=5, latent=4)
 
 
-def run(xs=XS, filter=FILTER, model=MODEL, key=KEY, **options):
-    return vf.run(filter, model, xs, key, **options)
+# Models are built when a test asks for one, and not by each worker that imports this file.
+@functools.cache
+def linear():
+    return LinearGaussian(**PARAMETERS)
 
 
-def iterative(model=NONLINEAR, key=KEY, **options):
+@functools.cache
+def nonlinear():
+    return deep_markov(size=3, latent=2)
+
+
+@functools.cache
+def wider():
+    return deep_markov(size=5, latent=4)
+
+
+def run(xs=XS, filter=FILTER, model=None, key=KEY, **options):
+    return vf.run(filter, linear() if model is None else model, xs, key, **options)
+
+
+def iterative(model=None, key=KEY, **options):
+    model = nonlinear() if model is None else model
     return vf.Iterative(model, hidden_size=options.pop("hidden_size", 4), key=key, **options)
 
 
@@ -35,8 +51,8 @@ def mlp(model, **options):
 
 
 def forecast(horizon=2, belief=None, key=KEY, **options):
-    belief = vf.start(FILTER, MODEL) if belief is None else belief
-    return vf.forecast(FILTER, MODEL, belief, horizon, key, **options)
+    belief = vf.start(FILTER, linear()) if belief is None else belief
+    return vf.forecast(FILTER, linear(), belief, horizon, key, **options)
 
 
 OBSERVATIONS = {
@@ -84,22 +100,22 @@ DRIVERS = {
     "x0 of another shape": (lambda: run(x0=XS[0, :2]), ValueError, "`x0`", "(3,)", "(2,)"),
     "x0 infinite": (lambda: run(x0=[1, 2, np.inf]), ValueError, "`x0` holds infinities"),
     "x0 and belief": (
-        lambda: run(x0=XS[0], belief=vf.start(FILTER, MODEL)),
+        lambda: run(x0=XS[0], belief=vf.start(FILTER, linear())),
         ValueError, "`x0`", "`belief`", "only one",
     ),
     "no belief": (lambda: run(belief=3), TypeError, "`belief`", "`start`", "`3`"),
     "belief of another filter": (
-        lambda: run(belief=vf.start(vf.ParticleFilter(vf.Prior(), 5), MODEL)),
+        lambda: run(belief=vf.start(vf.ParticleFilter(vf.Prior(), 5), linear())),
         ValueError, "`belief`", "another filter", "`state.latent.mean`",
     ),
     "belief of another model": (
-        lambda: run(belief=vf.start(FILTER, NONLINEAR)),
+        lambda: run(belief=vf.start(FILTER, nonlinear())),
         ValueError, "`belief`", "`state.latent.factor`",
     ),
     "belief of other settings": (
         lambda: run(
             filter=vf.ParticleFilter(vf.Prior(), 7),
-            belief=vf.start(vf.ParticleFilter(vf.Prior(), 5), MODEL),
+            belief=vf.start(vf.ParticleFilter(vf.Prior(), 5), linear()),
         ),
         ValueError, "`belief`", "[5, 2]", "[7, 2]",
     ),
@@ -114,17 +130,17 @@ DRIVERS = {
     "no model": (lambda: run(model=object()), TypeError, "`model`", "`object`", "five functions"),
     "class for model": (lambda: run(model=vf.SRNN), TypeError, "`model`", "the class `SRNN`"),
     "step of another shape": (
-        lambda: vf.step(FILTER, MODEL, vf.start(FILTER, MODEL), XS, KEY),
+        lambda: vf.step(FILTER, linear(), vf.start(FILTER, linear()), XS, KEY),
         ValueError, "`x`", "(3,)", "(4, 3)",
     ),
     "step with a seed": (
-        lambda: vf.step(FILTER, MODEL, vf.start(FILTER, MODEL), XS[0], 0), TypeError, "`key`",
+        lambda: vf.step(FILTER, linear(), vf.start(FILTER, linear()), XS[0], 0), TypeError, "`key`",
     ),
     "step without belief": (
-        lambda: vf.step(FILTER, MODEL, None, XS[0], KEY), TypeError, "`belief`",
+        lambda: vf.step(FILTER, linear(), None, XS[0], KEY), TypeError, "`belief`",
     ),
     "step with an inference": (
-        lambda: vf.step(vf.Prior(), MODEL, vf.start(FILTER, MODEL), XS[0], KEY),
+        lambda: vf.step(vf.Prior(), linear(), vf.start(FILTER, linear()), XS[0], KEY),
         TypeError, "`filter`", "`Prior`",
     ),
     "horizon 0": (lambda: forecast(0), ValueError, "`horizon`", "at least 1", "0"),
@@ -136,48 +152,48 @@ DRIVERS = {
     "no samples": (lambda: forecast(num_samples=0), ValueError, "`num_samples`", "0"),
     "forecast with a seed": (lambda: forecast(key=0), TypeError, "`key`"),
     "forecast from a number": (lambda: forecast(belief=3), TypeError, "`belief`", "`3`"),
-    "generate nothing": (lambda: vf.generate(MODEL, 0, KEY), ValueError, "`num_steps`", "0"),
+    "generate nothing": (lambda: vf.generate(linear(), 0, KEY), ValueError, "`num_steps`", "0"),
     "generate from nothing": (lambda: vf.generate(3, 2, KEY), TypeError, "`model`", "`3`"),
     "generate after another x0": (
-        lambda: vf.generate(MODEL, 2, KEY, x0=XS), ValueError, "`x0`", "(4, 3)",
+        lambda: vf.generate(linear(), 2, KEY, x0=XS), ValueError, "`x0`", "(4, 3)",
     ),
 }  # fmt: skip
 
 FITTING = {
     "Kalman, nonlinear": (
-        lambda: vf.start(vf.KalmanFilter(), NONLINEAR),
+        lambda: vf.start(vf.KalmanFilter(), nonlinear()),
         TypeError, "`KalmanFilter` is exact only for `LinearGaussian`", "`DeepMarkov`",
         "`VariationalFilter(...)`",
     ),
     "Kalman, nonlinear, run": (
-        lambda: run(filter=vf.KalmanFilter(), model=NONLINEAR),
+        lambda: run(filter=vf.KalmanFilter(), model=nonlinear()),
         TypeError, "`KalmanFilter`", "`DeepMarkov`",
     ),
     "Kalman, nonlinear, stream": (
-        lambda: vf.Stream(vf.KalmanFilter(), NONLINEAR, KEY), TypeError, "`KalmanFilter`",
+        lambda: vf.Stream(vf.KalmanFilter(), nonlinear(), KEY), TypeError, "`KalmanFilter`",
     ),
     "Kalman, nonlinear, learning": (
-        lambda: vf.EndToEnd(theta=None, phi=None).init(NONLINEAR, vf.KalmanFilter()),
+        lambda: vf.EndToEnd(theta=None, phi=None).init(nonlinear(), vf.KalmanFilter()),
         TypeError, "`KalmanFilter`",
     ),
     "Exact, nonlinear": (
-        lambda: vf.start(VariationalFilter(vf.Exact()), NONLINEAR),
+        lambda: vf.start(VariationalFilter(vf.Exact()), nonlinear()),
         TypeError, "`Exact`", "`LinearGaussian`", "`DeepMarkov`", "`Iterative(...)`",
     ),
     "Exact particles, nonlinear": (
-        lambda: run(filter=vf.ParticleFilter(vf.Exact(), 5), model=NONLINEAR),
+        lambda: run(filter=vf.ParticleFilter(vf.Exact(), 5), model=nonlinear()),
         TypeError, "`Exact`", "`DeepMarkov`",
     ),
     "AVF of another model": (
-        lambda: vf.start(VariationalFilter(iterative(WIDER)), NONLINEAR),
+        lambda: vf.start(VariationalFilter(iterative(wider())), nonlinear()),
         TypeError, "`VariationalFilter(Iterative)`", "`DeepMarkov`", "Build its networks",
     ),
     "AVF particles of another model": (
-        lambda: run(filter=vf.ParticleFilter(iterative(WIDER), 5), model=NONLINEAR),
+        lambda: run(filter=vf.ParticleFilter(iterative(wider()), 5), model=nonlinear()),
         TypeError, "`ParticleFilter(Iterative)`", "`DeepMarkov`",
     ),
     "amortized of another model": (
-        lambda: run(filter=VariationalFilter(mlp(WIDER)), model=NONLINEAR),
+        lambda: run(filter=VariationalFilter(mlp(wider())), model=nonlinear()),
         TypeError, "`VariationalFilter(Amortized)`", "`DeepMarkov`",
     ),
     "posterior of another family": (
@@ -186,8 +202,8 @@ FITTING = {
     ),
     "recurrent of another model": (
         lambda: vf.Stream(
-            VariationalFilter(vf.Recurrent(LSTMPosterior(WIDER, hidden_size=4, key=KEY))),
-            NONLINEAR, KEY,
+            VariationalFilter(vf.Recurrent(LSTMPosterior(wider(), hidden_size=4, key=KEY))),
+            nonlinear(), KEY,
         ),
         TypeError, "`VariationalFilter(Recurrent)`", "`DeepMarkov`",
     ),
@@ -256,7 +272,7 @@ class TestDefinedBehaviour:
 
     def test_nothing_exists(self):
         belief, filtered = run(mask=[False] * 4)
-        assert_same_bits(belief, vf.start(FILTER, MODEL))
+        assert_same_bits(belief, vf.start(FILTER, linear()))
         np.testing.assert_array_equal(filtered.bound, 0.0)
 
     def test_levels_of_numpy_and_a_single_one(self):

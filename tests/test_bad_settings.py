@@ -1,5 +1,7 @@
 """Settings that make no sense are refused where they are given, and learners refuse bad batches."""
 
+import functools
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -26,16 +28,30 @@ from worlds import KEY, assert_same_bits, deep_markov, linear_gaussian_parameter
 pytestmark = pytest.mark.usefixtures("as_users_run_it")
 
 PARAMETERS = linear_gaussian_parameters(latent=2, size=3)
-MODEL = LinearGaussian(**PARAMETERS)
 FILTER = VariationalFilter(vf.Prior())
-XS = observations(MODEL, 4)
-NONLINEAR = deep_markov(size=3, latent=2)
 ADAM = optax.adam(1e-3)
 TIME_PARALLEL = vf.TimeParallel(theta=ADAM, phi=ADAM)
 END_TO_END = vf.EndToEnd(theta=ADAM, phi=ADAM)
 
 
-def iterative(model=NONLINEAR, key=KEY, **options):
+# Built when a test asks for one, and not by each worker that imports this file.
+@functools.cache
+def linear():
+    return LinearGaussian(**PARAMETERS)
+
+
+@functools.cache
+def nonlinear():
+    return deep_markov(size=3, latent=2)
+
+
+@functools.cache
+def data():
+    return observations(linear(), 4)
+
+
+def iterative(model=None, key=KEY, **options):
+    model = nonlinear() if model is None else model
     return vf.Iterative(model, hidden_size=options.pop("hidden_size", 4), key=key, **options)
 
 
@@ -52,8 +68,10 @@ def discretized(kind=vf.DiscretizedNormal, mean=(0.0, 0.0), log_var=(0.0, 0.0), 
 
 
 def update(xs=None, learner=TIME_PARALLEL, learning=None, key=KEY, **options):
-    learning = learner.init(MODEL, FILTER) if learning is None else learning
-    return learner.update(learning, np.stack([XS, XS]) if xs is None else xs, key, **options)
+    learning = learner.init(linear(), FILTER) if learning is None else learning
+    return learner.update(
+        learning, np.stack([data(), data()]) if xs is None else xs, key, **options
+    )
 
 
 CONSTRUCTORS = {
@@ -99,14 +117,14 @@ CONSTRUCTORS = {
         lambda: vf.Recurrent(lambda *inputs: None), TypeError, "`network`", "`init()`",
     ),
     "perceptron without units": (
-        lambda: MLPPosterior(MODEL, hidden_size=0, key=KEY), ValueError, "`hidden_size`",
+        lambda: MLPPosterior(linear(), hidden_size=0, key=KEY), ValueError, "`hidden_size`",
     ),
-    "perceptron from a seed": (lambda: MLPPosterior(MODEL, key=1), TypeError, "`key`"),
+    "perceptron from a seed": (lambda: MLPPosterior(linear(), key=1), TypeError, "`key`"),
     "LSTM without units": (
-        lambda: LSTMPosterior(MODEL, hidden_size=0, key=KEY), ValueError, "`hidden_size`",
+        lambda: LSTMPosterior(linear(), hidden_size=0, key=KEY), ValueError, "`hidden_size`",
     ),
     "model for inference": (
-        lambda: VariationalFilter(MODEL), TypeError, "`inference`", "`LinearGaussian`",
+        lambda: VariationalFilter(linear()), TypeError, "`inference`", "`LinearGaussian`",
     ),
     "class for inference": (
         lambda: vf.ParticleFilter(vf.Prior), TypeError, "`inference`", "the class `Prior`",
@@ -200,47 +218,47 @@ LEARNERS = {
         ValueError, "`num_phi_steps`", "0",
     ),
     "amortized in parallel": (
-        lambda: TIME_PARALLEL.init(NONLINEAR, VariationalFilter(mlp(NONLINEAR))),
+        lambda: TIME_PARALLEL.init(nonlinear(), VariationalFilter(mlp(nonlinear()))),
         TypeError, "`TimeParallel`", "`VariationalFilter(Amortized)`", "`EndToEnd(...)`",
     ),
     "particles in parallel": (
-        lambda: TIME_PARALLEL.init(NONLINEAR, vf.ParticleFilter(vf.Prior(), 5)),
+        lambda: TIME_PARALLEL.init(nonlinear(), vf.ParticleFilter(vf.Prior(), 5)),
         TypeError, "`ParticleFilter(Prior)`", "`EndToEnd(...)`",
     ),
     "Kalman in parallel": (
-        lambda: TIME_PARALLEL.init(MODEL, vf.KalmanFilter()), TypeError, "`KalmanFilter`",
+        lambda: TIME_PARALLEL.init(linear(), vf.KalmanFilter()), TypeError, "`KalmanFilter`",
     ),
     "inference for filter": (
-        lambda: END_TO_END.init(MODEL, vf.Prior()), TypeError, "`filter`", "`Prior`",
+        lambda: END_TO_END.init(linear(), vf.Prior()), TypeError, "`filter`", "`Prior`",
     ),
     "model and filter swapped": (
-        lambda: TIME_PARALLEL.init(FILTER, MODEL), TypeError, "`filter`", "`LinearGaussian`",
+        lambda: TIME_PARALLEL.init(FILTER, linear()), TypeError, "`filter`", "`LinearGaussian`",
     ),
     "another learner's state": (
-        lambda: update(learning=END_TO_END.init(NONLINEAR, VariationalFilter(mlp(NONLINEAR)))),
+        lambda: update(learning=END_TO_END.init(nonlinear(), VariationalFilter(mlp(nonlinear())))),
         TypeError, "`TimeParallel`", "`VariationalFilter(Amortized)`",
     ),
     "another optimizer's state": (
         lambda: update(
-            learning=vf.TimeParallel(theta=optax.sgd(0.1), phi=None).init(MODEL, FILTER)
+            learning=vf.TimeParallel(theta=optax.sgd(0.1), phi=None).init(linear(), FILTER)
         ),
         ValueError, "`state`", "another optimizer",
     ),
     "no state": (lambda: update(learning=3), TypeError, "`state`", "`init`", "`3`"),
-    "one sequence": (lambda: update(XS), ValueError, "`xs`", "(batch, time, 3)", "`xs[None]`"),
+    "one sequence": (lambda: update(data()), ValueError, "`xs`", "(batch, time, 3)", "`xs[None]`"),
     "too few elements": (
-        lambda: update(XS[None, :, :2]), ValueError, "`xs`", "(batch, time, 3)", "(1, 4, 2)",
+        lambda: update(data()[None, :, :2]), ValueError, "`xs`", "(batch, time, 3)", "(1, 4, 2)",
     ),
     "no sequences": (lambda: update(np.zeros((0, 4, 3))), ValueError, "`xs`", "(0, 4, 3)"),
     "no steps": (lambda: update(np.zeros((2, 0, 3))), ValueError, "`xs`", "(2, 0, 3)"),
     "infinities": (lambda: update(np.full((2, 4, 3), -np.inf)), ValueError, "`xs`", "infinities"),
-    "ragged": (lambda: update([XS, XS[:2]]), TypeError, "`xs`", "length", "`mask`"),
+    "ragged": (lambda: update([data(), data()[:2]]), TypeError, "`xs`", "length", "`mask`"),
     "words": (lambda: update("abc"), TypeError, "`xs`", "real numbers"),
     "mask of one sequence": (
         lambda: update(mask=[True] * 4), ValueError, "`mask`", "(2, 4)", "bool[4]",
     ),
     "mask of floats": (lambda: update(mask=np.ones((2, 4))), ValueError, "`mask`", "float64"),
-    "one x0 for two": (lambda: update(x0=XS[0]), ValueError, "`x0`", "(2, 3)", "(3,)"),
+    "one x0 for two": (lambda: update(x0=data()[0]), ValueError, "`x0`", "(2, 3)", "(3,)"),
     "seed for key": (lambda: update(key=0), TypeError, "`key`", "`0`"),
     "weight of words": (lambda: update(kl_weight="a"), TypeError, "`kl_weight`", "'a'"),
     "broken promise": (
@@ -266,7 +284,7 @@ class TestDefinedBehaviour:
     """Settings that look wrong and have a meaning."""
 
     def test_learning_from_nothing_changes_nothing(self):
-        before = TIME_PARALLEL.init(MODEL, FILTER)
+        before = TIME_PARALLEL.init(linear(), FILTER)
         after, metrics = update(learning=before, mask=np.zeros((2, 4), bool))
         assert_same_bits(after.model, before.model)
         assert float(metrics.free_energy) == 0.0

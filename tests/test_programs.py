@@ -13,7 +13,7 @@ import pytest
 import varfilter as vf
 from tiny_runs import keep_untrained, readings, tiny
 from varfilter._files import PROGRAMS
-from varfilter._programs import kept, kept_jit, kept_shapes
+from varfilter._programs import kept_jit, kept_shapes, store
 from varfilter._programs.identity import Unknown, digest
 from varfilter._programs.structure import put_together, taken_apart
 from varfilter.cli.compiled import forget_unfinished
@@ -236,7 +236,7 @@ def test_a_program_that_this_jax_cannot_compile_is_traced_anew(folder, traced, m
     assert_same(kept_jit(start)(KalmanFilter(), MODEL), expected)
     assert len(traced) == 2
     # Nor is it a reason to stop that nothing can be written.
-    monkeypatch.setattr(kept, "written", lambda path: (_ for _ in ()).throw(OSError("no room")))
+    monkeypatch.setattr(store, "written", lambda path: (_ for _ in ()).throw(OSError("no room")))
     path.unlink()
     assert_same(kept_jit(start)(KalmanFilter(), MODEL), expected)
     assert not path.exists()

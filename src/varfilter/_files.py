@@ -165,7 +165,7 @@ def is_at(descriptor: int, path: str | Path) -> bool:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Errors of the system inside the block, with the path, the reason and the fix."""
+    """Have errors of the system inside the block name the path, the reason and the fix."""
     try:
         yield
     except OSError as error:

@@ -146,18 +146,35 @@ def run(
     require_fitting(filter, model)
     key = key_for(filter, key)
     xs = require_observations("xs", xs, model, observed=observed, complete=complete)
-    mask = require_step_mask(mask, xs.shape[0])
-    us = require_inputs("us", us, model, xs.shape[:1])
-    if belief is None:
-        belief = start(filter, model, x0, key)
-    elif x0 is not None:
-        raise ValueError("`x0` starts a new belief and `belief` continues one: give only one.")
-    else:
-        require_belief(filter, model, belief)
+    us, mask, belief = require_beside(
+        filter, model, xs, key, us=us, x0=x0, mask=mask, belief=belief
+    )
     weight = require_weight("kl_weight", kl_weight)
     return _run(
         filter, model, belief, xs, us, mask, key, weight, complete, ahead, require_kept(keep)
     )  # fmt: skip
+
+
+def require_beside(
+    filter: AbstractFilter,
+    model: AbstractModel,
+    xs: Any,
+    key: PRNGKeyArray,
+    *,
+    us: Any,
+    x0: Any,
+    mask: Any,
+    belief: Belief | None,
+) -> tuple[Any, Bool[Array, " time"], Belief]:
+    """Return the inputs and the mask of the steps `xs`, and the belief that they continue."""
+    mask = require_step_mask(mask, xs.shape[0])
+    us = require_inputs("us", us, model, xs.shape[:1])
+    if belief is None:
+        return us, mask, start(filter, model, x0, key)
+    if x0 is not None:
+        raise ValueError("`x0` starts a new belief and `belief` continues one: give only one.")
+    require_belief(filter, model, belief)
+    return us, mask, belief
 
 
 def key_for(filter: AbstractFilter, key: Any) -> PRNGKeyArray:

@@ -21,10 +21,9 @@ from varfilter.contracts import (
     require_inputs,
     require_model,
     require_observations,
-    require_step_mask,
 )
 from varfilter.distributions import AbstractDistribution
-from varfilter.filtering import FIRST, Belief, filter_steps, require_belief, start
+from varfilter.filtering import FIRST, Belief, filter_steps, require_belief, require_beside, start
 from varfilter.filters.base import AbstractFilter, Filtered, driven_carry, require_fitting
 from varfilter.filters.recovery import finite_bound
 from varfilter.model import AbstractModel, Latent, State, driven
@@ -123,14 +122,9 @@ def run_predictive(
     require_key(key)
     num_samples = require_positive("num_samples", num_samples)
     xs = require_observations("xs", xs, model)
-    mask = require_step_mask(mask, xs.shape[0])
-    us = require_inputs("us", us, model, xs.shape[:1])
-    if belief is None:
-        belief = start(filter, model, x0, key)
-    elif x0 is not None:
-        raise ValueError("`x0` starts a new belief and `belief` continues one: give only one.")
-    else:
-        require_belief(filter, model, belief)
+    us, mask, belief = require_beside(
+        filter, model, xs, key, us=us, x0=x0, mask=mask, belief=belief
+    )
     return _run_predictive(
         filter, model, belief, xs, us, mask, key, num_samples, _levels(levels), surprises
     )

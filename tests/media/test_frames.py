@@ -1,16 +1,21 @@
 """Rows come back as a table of the user's kind, with its index, its times and its names."""
 
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
 
+from varfilter.data.tables.json_lines import TableLines
 from varfilter.data.tables.read import read_table
+from varfilter.data.tables.times import UNNAMED
+from varfilter.media import forecast_rows
 from varfilter.media.base import NewSequence
 from varfilter.media.formats import as_columns, write_rows
 from varfilter.media.frames import frame_like
 from varfilter.media.rows import Alarms, ColumnSurprises, Filtering
 from varfilter.media.table import TableMedium, TableSource
+from varfilter.prediction import Forecast
 
 MEDIUM = TableMedium()
 
@@ -114,7 +119,8 @@ def test_polars_frames_keep_their_types():
     assert future.schema["month"] == pl.Date
     assert future["month"].cast(str).to_list() == ["2022-07-01", "2022-08-01"]
     zoned = frame.with_columns(pl.col("month").cast(pl.Datetime("us", "Asia/Tokyo")))
-    future = frame_like(zoned, ahead(made, zoned), made.schema)
+    with pytest.warns(UserWarning, match="holds times of Asia/Tokyo, where those of training"):
+        future = frame_like(zoned, ahead(made, zoned), made.schema)
     assert future.schema["month"] == pl.Datetime("us", "Asia/Tokyo")
 
 
@@ -197,3 +203,60 @@ def test_a_row_that_lost_its_value_has_no_surprise():
     assert said.alarms.flags.tolist() == [True, True, True, False, True, True]
     assert said.alarms.causes.tolist() == ["why", "why", "why", "", "why", "why"]
     assert np.isnan(said.alarms.p_values[3])
+
+
+def test_quantiles_of_counts_are_whole_and_bands_no_narrower_than_they_say():
+    rng = np.random.default_rng(0)
+    made = read({"k": rng.integers(200, 240, 200), "x": rng.normal(size=200)})
+    assert made.schema.kinds == {"k": "count", "x": "numeric"}
+    offset, scale = np.asarray(made.scaling.offset), np.asarray(made.scaling.scale)
+    told = np.array([[218.902, 0.25], [219.4, 0.5], [220.1, 0.75], [221.00001, 1.0]])
+    quantiles = jnp.asarray((told - offset) / scale, jnp.float32)[:, None, :]
+    forecast = Forecast(quantiles, quantiles[0], quantiles, (0.05, 0.5, 0.95, 0.975))
+    (row,) = forecast_rows(made, forecast)
+    names = ["q05", "q50", "q95", "q97.5"]
+    assert [row[f"k_{name}"] for name in names] == [218, 219, 221, 221]
+    np.testing.assert_allclose([row[f"x_{name}"] for name in names], told[:, 1], rtol=1e-5)
+    assert row["k_mean"] == pytest.approx(218.902, rel=1e-5)  # a mean need not be whole
+
+
+def test_known_inputs_come_back_as_they_came(tmp_path):
+    text = ["t,valve,surprise,x", *(f"{t},{t % 2},0.5,{t}.25" for t in range(30))]
+    path = tmp_path / "in.csv"
+    path.write_text("\n".join(text) + "\n")
+    made = read(path, inputs=["valve", "surprise"])
+    rows = filtered(made, path)
+    # Ours makes way for the user's, as beside a column that is observed.
+    assert list(rows[3]) == ["sequence", "t", "x", "valve", "surprise", "surprise_"]
+    assert [row["valve"] for row in rows[:3]] == [0, 1, 0]
+    assert (rows[3]["surprise"], rows[3]["surprise_"]) == (0.5, 3.0)
+    frame = pl.read_csv(path).with_columns(pl.col("valve").cast(pl.Int8))
+    found = frame_like(frame, filtered(made, frame), made.schema, is_aligned=True)
+    assert found["valve"].equals(frame["valve"])
+    # A step without a row has none; a live line has its own.
+    fewer = frame.filter(pl.col("t") != 3)
+    assert filtered(made, fewer, fill_gaps=True)[3]["valve"] is None
+    (step,) = TableLines(made.schema).read('{"t": 0, "valve": 1, "surprise": 2, "x": 1.5}')
+    assert step.cells == {"x": 1.5, "valve": 1, "surprise": 2}
+
+
+def test_a_column_that_is_called_index_keeps_its_name(tmp_path):
+    """Although the run was trained on a file whose index has none."""
+    days = pd.date_range("2024-04-01", periods=30, freq="D")
+    path = tmp_path / "in.csv"
+    pd.DataFrame({"x": np.arange(30.0)}, index=days).to_csv(path)
+    made = read(path)
+    assert made.schema.time in UNNAMED
+    frame = pd.DataFrame({"index": days, "x": np.arange(30.0)})
+    for new in (frame, pl.from_pandas(frame), {n: frame[n].to_numpy() for n in frame}):
+        found = frame_like(new, filtered(made, new), made.schema, is_aligned=True)
+        assert list(getattr(found, "columns", found)) == ["sequence", "index", "x", "surprise"]
+        assert list(found["index"]) == list(new["index"])
+        future = frame_like(new, ahead(made, new), made.schema)
+        assert "index" in future
+        assert "time" not in future
+        assert str(future["index"][0])[:10] == "2024-05-01"
+    # An index without a name is the index again.
+    unnamed = frame.set_index("index").rename_axis(None)
+    found = frame_like(unnamed, filtered(made, unnamed), made.schema, is_aligned=True)
+    pd.testing.assert_index_equal(found.index, unnamed.index)

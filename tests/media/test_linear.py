@@ -146,7 +146,7 @@ def test_flags_and_growth_start_from_finite_numbers():
     dataset = read_table(columns, kinds={"grows": "log-change"})
     # What is missing is told as missing, and not as the logarithm of next to nothing.
     xs = dataset.observations(np.asarray(dataset.train[0]))
-    told = linear.Units.of(dataset).told(xs)
+    told = linear.Units.of(dataset).transformed(xs)
     np.testing.assert_array_equal(np.isnan(told), np.isnan(xs))
     np.testing.assert_allclose(told[9, 0] * linear.Units.of(dataset).unit[0], np.log(xs[9, 0]))
     model = fit_linear(dataset, num_updates=2)

@@ -21,7 +21,7 @@ from varfilter.distributions import (
     StudentT,
     ZeroInflated,
 )
-from varfilter.experiments.models import Observations, as_told
+from varfilter.experiments.models import Observations, model_of_columns
 from varfilter.inference import MLPPosterior, PrecisionWeightedErrors
 from varfilter.models import ColumnHead
 from varfilter.testing import check_filter, check_inference, check_model
@@ -47,12 +47,12 @@ SIZE = len(FAMILIES)
 @functools.cache
 def every_kind() -> vf.AbstractModel:
     """A small SRNN of a row with each family, some of them by their changes or logarithms."""
-    head = functools.partial(ColumnHead, families=[family.told for family in FAMILIES])
+    head = functools.partial(ColumnHead, families=[family.model_family for family in FAMILIES])
     core = vf.SRNN(
         SIZE, 2, recurrent_size=4, prior_size=4, decoder_size=4, num_decoder_layers=1,
         head=head, key=KEY,
     )  # fmt: skip
-    return as_told(core, Observations("rows", (SIZE,), FAMILIES))
+    return model_of_columns(core, Observations("rows", (SIZE,), FAMILIES))
 
 
 def test_a_row_has_each_family_in_its_place():

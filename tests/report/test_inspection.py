@@ -20,7 +20,7 @@ from varfilter.report.inspection import (
     reliability,
     share_error,
 )
-from varfilter.runs.filters import applied_filter
+from varfilter.runs.applied import applied_filter
 from varfilter.training import evaluate
 
 

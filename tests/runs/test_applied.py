@@ -47,7 +47,7 @@ from varfilter.runs import (
     sample_run,
     train_run,
 )
-from varfilter.runs.filters import applied_filter
+from varfilter.runs.applied import applied_filter
 
 SMALL = SRNNSizes(
     latent_size=2, recurrent_size=4, prior_size=4, decoder_size=4, num_decoder_layers=1

@@ -62,6 +62,66 @@ def test_the_conventions_of_scikit_learn():
             call(pumps(20))
 
 
+def hours(num_rows):
+    """One sensor, an hour from row to row, as a pandas frame."""
+    pandas = pytest.importorskip("pandas")
+    warm = np.cumsum(np.random.default_rng(0).normal(size=num_rows))
+    when = pandas.date_range("2024-01-01", periods=num_rows, freq="h")
+    return pandas.DataFrame({"when": when, "warm": warm})
+
+
+def test_scikit_learn_asks_what_it_is_and_whether_it_is_fitted(fitted):
+    pytest.importorskip("sklearn", minversion="1.6")  # there were no tags before
+    from sklearn.exceptions import NotFittedError as NotFittedThere
+    from sklearn.utils import get_tags
+    from sklearn.utils.validation import check_is_fitted
+
+    with pytest.raises(NotFittedThere):
+        check_is_fitted(TableFilter())
+    check_is_fitted(fitted)
+    tags = get_tags(fitted)
+    assert tags.input_tags.allow_nan
+    assert tags.requires_fit
+    assert not tags.target_tags.required
+
+
+def test_searches_cut_frames_into_folds(monkeypatch):
+    """What is trained and how it scores is made up: the slow test below has it all."""
+    pytest.importorskip("sklearn")
+    from sklearn.model_selection import GridSearchCV, TimeSeriesSplit, cross_val_score
+    from sklearn.pipeline import make_pipeline
+
+    def score(self, X, y=None):
+        (sequence,) = self._sequences(X)
+        return len(sequence.xs) / self.run.experiment.schedule.num_epochs
+
+    monkeypatch.setattr("varfilter.runs.estimator.train_run", lambda *_: iter(()))
+    monkeypatch.setattr(TableFilter, "_compare", lambda self: None)
+    monkeypatch.setattr(TableFilter, "score", score)
+    made, frame, folds = TableFilter(choose=choose), hours(120), TimeSeriesSplit(2)
+    assert cross_val_score(made, frame, cv=folds).tolist() == [40 / 3, 40 / 3]
+    search = GridSearchCV(made, {"num_epochs": [4, 2]}, cv=folds, error_score="raise").fit(frame)
+    assert search.best_params_ == {"num_epochs": 2}
+    assert search.cv_results_["mean_test_score"].tolist() == [10.0, 20.0]
+    assert search.best_estimator_.run.template.schema.columns == ("warm",)
+    assert search.score(frame) == 60.0
+    assert make_pipeline(made).fit(frame).score(frame) == 40.0
+
+
+@pytest.mark.slow  # compiles for folds of several lengths
+@pytest.mark.filterwarnings("ignore:The model is no better", "ignore:Forecasts are")
+def test_a_search_by_folds_of_time():
+    pytest.importorskip("sklearn")
+    from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
+
+    grid, folds = {"num_epochs": [1, 2]}, TimeSeriesSplit(2)
+    search = GridSearchCV(TableFilter(choose=choose), grid, cv=folds, error_score="raise")
+    search.fit(hours(120))
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    best = search.best_estimator_
+    assert search.score(hours(120)) == best.score(hours(120))
+
+
 def test_fit_compares_with_what_takes_no_training(fitted):
     found = fitted.comparison_
     assert {"model", "last value", "linear model"} <= set(found["columns"])
@@ -100,6 +160,11 @@ def test_alarms_go_where_the_filter_goes(fitted, tmp_path):
     assert ", expected " in found["alarm_cause"][10]
     assert found["warm_surprise"][10] > found["warm_surprise"][9]
     fitted.save(tmp_path / "kept")
+    loaded = TableFilter.load(tmp_path / "kept")
+    assert (loaded.alarm_rate, loaded.num_epochs, loaded.split) == (0.05, None, "auto")
+    # The folder of a run says as much as it knows.
+    plain = TableFilter.load(fitted.run.folder)
+    assert (plain.alarm_rate, plain.num_epochs, plain.split) == (None, 3, "auto")
     rows = list(filter_data(Run.load(tmp_path / "kept"), new, alarm_rate=0.05))
     np.testing.assert_array_equal(found["p_value"], [row["p_value"] for row in rows])
     assert [row["alarm"] for row in rows] == found["alarm"].tolist()

@@ -9,6 +9,7 @@ from tiny_runs import chorales, sentences
 from varfilter.media import medium_of
 from varfilter.media.reference import Reference
 from varfilter.report.page import _reference_card
+from varfilter.runs.comparison import losses
 from varfilter.runs.metrics import (
     TrainingRange,
     collapse,
@@ -17,6 +18,7 @@ from varfilter.runs.metrics import (
     only,
     remember_reference,
     rise,
+    shortfall,
     training_range,
     unfinished,
     validated_reference,
@@ -137,6 +139,57 @@ def test_no_better_than_linear_prediction():
     # Where the field has nothing stronger, and in records of before, nothing is said.
     assert medium_of(chorales()).stronger_reference(chorales(), "valid") is None
     assert outdone_by({"nats": 1.0}) is None
+
+
+def scored(rmse, nats, *, has_bands=True):
+    return {"rmse": rmse, "nats": nats, "within_90": 0.9 if has_bands else None}
+
+
+def compared(own, last, *, horizons=(1,)):
+    """A comparison of a model and the last value, with the same scores at each horizon."""
+    columns = {"model": own, "pooled": own, "last value": last}
+    nats = {name: sum(each["nats"] for each in found.values()) for name, found in columns.items()}
+    return {
+        "horizons": list(horizons),
+        "columns": {name: {str(h): each for h in horizons} for name, each in columns.items()},
+        "nats": {name: {str(h): each for h in horizons} for name, each in nats.items()},
+    }
+
+
+def test_columns_that_are_worse_than_a_reference_are_named():
+    """Although the sum over all columns is better, by what others gained."""
+    last = {"a": scored(0.49, 1.0), "b": scored(1.0, 1.0), "c": scored(9.0, 9.0)}
+    own = {"a": scored(1.03, 0.9), "b": scored(1.0, 1.2), "c": scored(1.0, 1.0)}
+    lost = losses(compared(own, last))
+    assert list(lost["columns"]) == ["a", "b"]
+    assert lost["ahead"] == {}
+    said = shortfall({"model": 3.1, "last value": 11.0}, **lost)
+    assert said == (
+        "The model is worse than the best reference in 'a' (RMSE 1.03, last value 0.49);"
+        " 'b' (nats 1.2, last value 1), on the validation part."
+    )
+    # Within a margin nothing is said; what has levels has no error but its log score.
+    near = {"a": scored(0.53, 1.09), "b": scored(5.0, 1.0, has_bands=False), "c": scored(1.0, 1.0)}
+    assert losses(compared(near, last))["columns"] == {}
+    assert shortfall({"model": 3.1, "last value": 11.0}, **losses(compared(near, last))) is None
+    many = {name: scored(2.0, 1.0) for name in "abcde"}
+    none = {name: scored(1.0, 1.0) for name in "abcde"}
+    said = shortfall({"model": 5.0, "last value": 5.0}, "test", **losses(compared(many, none)))
+    assert said.startswith("The model is no better than the last value: 5.0000 nats per step of")
+    assert said.endswith("'c' (RMSE 2, last value 1) and 2 more.")
+
+
+def test_a_horizon_that_was_asked_for_is_judged_too():
+    last = {"a": scored(1.0, 1.0)}
+    found = compared({"a": scored(1.0, 0.5)}, last, horizons=(1, 6))
+    found["nats"]["model"]["6"] = 1.25
+    found["columns"]["model"]["6"] = {"a": scored(3.0, 1.25)}
+    said = shortfall({"model": 0.5, "last value": 1.0}, **losses(found))
+    assert said == (
+        "6 steps ahead the model is no better than the last value: 1.2500 nats per step of the"
+        " validation part, where that has 1.0000. Worse than the best reference in 'a' (RMSE 3,"
+        " last value 1, 6 steps ahead)."
+    )
 
 
 def test_all_of_it_together():

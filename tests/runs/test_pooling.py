@@ -34,6 +34,7 @@ from varfilter.runs.pooling import (
     most_probable_weights,
     pooled_forecast,
     pooled_predictions,
+    start_weights,
 )
 from varfilter.training.checkpoints import Checkpoint, save_checkpoint
 from varfilter.training.predictive_draws import WIDTHS, Drawn
@@ -204,9 +205,12 @@ def test_the_better_one_has_the_larger_weight_and_few_values_say_little():
     assert found.at(TWO, 1)[0, -2] > 0.9
     few = ForecastPool.of(TWO, {16: own.part(slice(3))}, {"other": {16: Gaussians(
         *(each[:3] for each in reference[:2]), reference.is_log)}}, every=1)  # fmt: skip
-    # Three values whose ways overlap count for three sixteenths.
+    # Three values whose ways overlap count for three sixteenths; further ahead than one step the
+    # model and its reference begin with as much.
     own_weights = few.at(TWO, 16)[:, : len(WIDTHS)].sum(axis=1)
-    assert own_weights == pytest.approx(START, abs=0.2 / STRENGTH)
+    assert own_weights == pytest.approx(0.5, abs=0.2 / STRENGTH)
+    assert start_weights(1, 3)[: len(WIDTHS)].sum() == pytest.approx(START)
+    np.testing.assert_allclose(start_weights(2, 3)[len(WIDTHS) :], 0.25)
     again = ForecastPool.from_json(json.loads(json.dumps(many.as_json())))
     np.testing.assert_array_equal(again.weights, many.weights)
     assert again.predictors == many.predictors

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax.extend.core import JaxprEqn, Literal, Var
 
 from varfilter._ahead.equations import array_type, function_of, num_bytes, variables_of
-from varfilter._ahead.stages import Loop, Plan
+from varfilter._ahead.stages import Loop, StagePlan
 
 # Larger arrays are stored as they are: copying them costs more than another kernel.
 MOST_JOINED_BYTES = 2**14
@@ -22,7 +22,7 @@ COLUMNS, MOST_UNSPLIT = 16, 128
 
 
 def evaluate(
-    plan: Plan,
+    plan: StagePlan,
     equations: list[JaxprEqn],
     values: dict[Var, Any],
     is_moving: Callable[[Var], bool] | None = None,
@@ -56,7 +56,7 @@ class Body:
     of all steps. The loop has no forward mode then.
     """
 
-    def __init__(self, plan: Plan, loop: Loop, *, gradients_behind: bool):
+    def __init__(self, plan: StagePlan, loop: Loop, *, gradients_behind: bool):
         self._plan = plan
         self._loop = loop
         self._carry = [plan.carry[leaf] for leaf in loop.leaves]

@@ -9,7 +9,7 @@ from jax.extend.core import JaxprEqn, Literal, Var
 
 from varfilter._ahead.body import Body, evaluate
 from varfilter._ahead.equations import num_products, trace
-from varfilter._ahead.stages import Plan
+from varfilter._ahead.stages import StagePlan
 from varfilter._tree import strong
 
 # Of one sequence, what is computed for many steps at once may hold so many bytes; longer sequences
@@ -53,7 +53,7 @@ def scan_ahead(
     if traced is None:
         return jax.lax.scan(step, init, xs, reverse=reverse)
     jaxpr, consts, structure = traced
-    plan = Plan(jaxpr, len(consts), len(jax.tree.leaves(init)))
+    plan = StagePlan(jaxpr, len(consts), len(jax.tree.leaves(init)))
     most = MOST_BYTES // max(plan.num_bytes, 1)
     if most < 2:
         return jax.lax.scan(step, init, xs, reverse=reverse)
@@ -70,7 +70,7 @@ def scan_ahead(
 
 
 def _in_pieces(
-    plan: Plan,
+    plan: StagePlan,
     consts: list[Any],
     init: list[Any],
     xs: list[Any],
@@ -110,7 +110,7 @@ def _piece_size(length: int, most: int) -> int:
 
 
 def _execute(
-    plan: Plan,
+    plan: StagePlan,
     consts: list[Any],
     init: list[Any],
     xs: list[Any],
@@ -174,7 +174,7 @@ def _shifted(first: Any, *sources: Any, reverse: bool) -> tuple[Any, Any]:
     return every[:-1], every[-1]
 
 
-def _compute(plan: Plan, equations: list[JaxprEqn], values: dict[Var, Any]) -> None:
+def _compute(plan: StagePlan, equations: list[JaxprEqn], values: dict[Var, Any]) -> None:
     """Add the results of the equations, for all steps at once, to the values."""
     evaluate(plan, [eqn for eqn in equations if eqn.outvars[0] in plan.fixed], values)
     moving = [eqn for eqn in equations if eqn.outvars[0] not in plan.fixed]

@@ -47,7 +47,7 @@ class Stage:
     loop: Loop | None
 
 
-class Plan:
+class StagePlan:
     """The stages in which the loop of a traced step is computed.
 
     The arguments of `jaxpr` are `num_consts` constants, `num_carry` leaves of the carry, and the

@@ -5,6 +5,6 @@ traced and lowered: of a second start, most of the time. `kept_jit` keeps what w
 it was traced from: the code, the settings and the shapes.
 """
 
-from varfilter._programs.kept import kept_jit, kept_shapes
+from varfilter._programs.store import kept_jit, kept_shapes
 
 __all__ = ["kept_jit", "kept_shapes"]

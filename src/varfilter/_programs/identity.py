@@ -48,7 +48,7 @@ def name_of(value: Any) -> str | None:
     return f"{module}:{name}" if _imported(module, name) is value else None
 
 
-def named(name: str) -> Any:
+def value_named(name: str) -> Any:
     """What `name_of` has named."""
     module, _, path = name.partition(":")
     if module.partition(".")[0] not in KNOWN:

@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from varfilter._programs.identity import Unknown, name_of, named
+from varfilter._programs.identity import Unknown, name_of, value_named
 
 PLAIN = (bool, int, float, str, type(None))
 
@@ -77,12 +77,12 @@ def put_together(structure: Any, arrays: list[Any]) -> Any:
             case {"dict": parts}:
                 return {name: tree(each) for name, each in parts.items()}
             case {"name": name}:
-                return named(name)
+                return value_named(name)
             case {"named tuple": name, "fields": parts}:
-                return named(name)(*(tree(each) for each in parts))
+                return value_named(name)(*(tree(each) for each in parts))
             case {"module": name, "fields": parts}:
                 # As JAX puts modules together: what they check was checked when it was traced.
-                made = object.__new__(named(name))
+                made = object.__new__(value_named(name))
                 for field, each in parts.items():
                     object.__setattr__(made, field, tree(each))
                 return made

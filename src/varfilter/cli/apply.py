@@ -32,7 +32,7 @@ class AppliedCommand(Command):
     """A command that applies a run to data."""
 
     def given(self, *names: str) -> list[str]:
-        """Those of these options that are not as they are by default."""
+        """Return the names of the options that differ from their defaults."""
         usual = {field.name: field.default for field in fields(cast(Any, self))}
         return [name for name in names if getattr(self, name) != usual[name]]
 
@@ -117,7 +117,7 @@ class Filter(AppliedCommand):
             from varfilter.runs.applied import apply_run, filter_data
             from varfilter.runs.predictions import expected_steps
 
-            run, target = _opened(self.run, self.out, self.format, needs_all=False)
+            run, output = _opened(self.run, self.out, self.format, needs_all=False)
             options = {
                 "seed": self.seed,
                 "num_particles": self.num_particles,
@@ -125,12 +125,12 @@ class Filter(AppliedCommand):
                 "num_samples": self.num_samples,
             }
             _require_quantiles(self, run)
-            _require_lines(self, run, target)
+            _require_lines(self, run, output)
             # To ask for no alarms means the same everywhere.
             _require_columns(self, run, "fill_gaps", *(["alarm_rate"] if self.alarm_rate else []))
-            if target.is_recording:
+            if output.is_recording:
                 _require_rows(self, "latents", "levels", "fill_gaps", "alarm_rate")
-                target.write_recordings(run, expected_steps(run, self.input, **options))
+                output.write_recordings(run, expected_steps(run, self.input, **options))
                 tell(
                     "What was expected of each step before it was seen; the first is as it was"
                     " given."
@@ -143,9 +143,9 @@ class Filter(AppliedCommand):
             }
             if self.input == "-":
                 live = _live(self, with_alarms(run, apply_run(run, **options), self.alarm_rate))
-                target.write(live.rows(sys.stdin.buffer))
+                output.write(live.rows(sys.stdin.buffer))
                 return _code_after(live)
-            target.write(filter_data(run, self.input, alarm_rate=self.alarm_rate, **options))
+            output.write(filter_data(run, self.input, alarm_rate=self.alarm_rate, **options))
         return refused.code
 
 
@@ -220,7 +220,7 @@ class Forecast(AppliedCommand):
             from varfilter.runs.predictions import expected_ahead
 
             require_positive("--horizon", self.horizon)
-            run, target = _opened(self.run, self.out, self.format, needs_all=True)
+            run, output = _opened(self.run, self.out, self.format, needs_all=True)
             options = {
                 "seed": self.seed,
                 "num_particles": self.num_particles,
@@ -228,16 +228,16 @@ class Forecast(AppliedCommand):
                 "num_samples": self.num_samples,
             }
             _require_quantiles(self, run)
-            _require_lines(self, run, target)
+            _require_lines(self, run, output)
             if not (self.pool or run.medium.has_column_references):
                 raise ValueError(
                     "`--no-pool` leaves out the references of a table, and this run was trained on"
                     f" {run.medium.plural}, whose forecasts are the model's alone. Leave it out."
                 )
-            if target.is_recording:
+            if output.is_recording:
                 _require_rows(self, "levels")
                 found = expected_ahead(run, self.input, self.horizon, inputs=self.inputs, **options)
-                target.write_recordings(run, found)
+                output.write_recordings(run, found)
                 tell(
                     f"The mean over {count(self.num_samples, 'future')}, which stands rather still"
                     " where these differ; for one as it may be:"
@@ -251,12 +251,12 @@ class Forecast(AppliedCommand):
                     warnings.warn(naive, stacklevel=2)
                 applied = apply_run(run, **options)
                 live = _live(self, with_pool(run, applied) if self.pool else applied)
-                target.write(live.forecast_rows(sys.stdin.buffer, self.horizon, self.inputs))
+                output.write(live.forecast_rows(sys.stdin.buffer, self.horizon, self.inputs))
                 if not (live.num_lines or live.interrupted):
                     tell("No line came on standard input, so that there is nothing to forecast.")
                     return 2
                 return _code_after(live)
-            target.write(
+            output.write(
                 forecast_data(
                     run, self.input, self.horizon, inputs=self.inputs, pool=self.pool, **options
                 )
@@ -265,8 +265,8 @@ class Forecast(AppliedCommand):
 
 
 @dataclass(frozen=True)
-class Target:
-    """Where rows are written to, and as what: the `ending` says the format.
+class Output:
+    """The place that rows are written to; the `ending` says the format.
 
     Where `leaves_out`, values that have no place in it are not written.
     """
@@ -320,7 +320,7 @@ class Target:
 
 def _opened(
     folder: Path, out: Path | None, format: str | None, *, needs_all: bool
-) -> tuple[Any, Target]:
+) -> tuple[Any, Output]:
     """Load the run in a folder, after refusing an `out` that cannot hold what it gives.
 
     Where not all of a row is needed, formats that have no place for some of it hold the rest.
@@ -335,7 +335,7 @@ def _opened(
     run = Run.load(folder)
     own = [each for each in run.medium.endings if each not in ENDINGS]
     if out is not None and ending is None and out.suffix.lower() in own:
-        return run, Target(out, out.suffix.lower(), is_recording=True, leaves_out=False)
+        return run, Output(out, out.suffix.lower(), is_recording=True, leaves_out=False)
     size = run.medium.cell_size(run.template)
     if out is None:
         ending = ending or ".jsonl"
@@ -347,7 +347,7 @@ def _opened(
             others=own,
         )
     is_wide = size > MOST_ELEMENTS and ending in NARROW
-    return run, Target(out, ending, is_recording=False, leaves_out=is_wide)
+    return run, Output(out, ending, is_recording=False, leaves_out=is_wide)
 
 
 def _require_rows(command: Filter | Forecast, *names: str) -> None:
@@ -359,10 +359,10 @@ def _require_rows(command: Filter | Forecast, *names: str) -> None:
         )
 
 
-def _require_lines(command: Filter | Forecast, run: Any, target: "Target") -> None:
+def _require_lines(command: Filter | Forecast, run: Any, output: "Output") -> None:
     """Refuse options of standard input where a file is read, and lines of what has none."""
     if command.input == "-":
-        if target.is_recording:
+        if output.is_recording:
             run.medium.lines(run.template)  # it says why there are none
         return
     for name in command.given("longest_gap", "stop_on_bad_line"):

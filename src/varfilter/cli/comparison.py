@@ -13,6 +13,13 @@ WIDTH = 80
 LONGEST_NAME = 18
 # Of more columns, the file has the rest.
 MOST_COLUMNS = 12
+SCORES = {
+    "rmse": "RMSE",
+    "nats": "log score",
+    "crps": "CRPS",
+    "within_50": "50%",
+    "within_90": "90%",
+}
 
 
 def say_comparison(found: Mapping[str, Any]) -> None:
@@ -30,7 +37,7 @@ def say_comparison(found: Mapping[str, Any]) -> None:
         if horizon > 1 and every > 1:
             scored += f", from one in {every}"
         console.print(f"\n{ahead}, {scored}:", markup=False)
-        console.print(_table(found, str(horizon)))
+        console.print(_table(found, horizon))
     names = next(iter(found["columns"].values()))[str(found["horizons"][0])]
     if len(names) > MOST_COLUMNS:
         console.print(f"{len(names) - MOST_COLUMNS} more columns are in the JSON of `evaluate`.")
@@ -59,35 +66,27 @@ def say_alarms(run: Any, healthy: Any) -> None:
     )
 
 
-def _table(found: Mapping[str, Any], horizon: str) -> Any:
+def _table(found: Mapping[str, Any], horizon: int) -> Any:
     from rich.markup import escape
     from rich.table import Table
+
+    from varfilter.runs.comparison import score_rows
 
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("column", overflow="fold", max_width=LONGEST_NAME)
     table.add_column("predictor", no_wrap=True)
-    for name in ("RMSE", "log score", "CRPS", "50%", "90%"):
+    for name in SCORES.values():
         table.add_column(name, justify="right", no_wrap=True)
-    by_predictor = {name: each[horizon] for name, each in found["columns"].items()}
-    columns = list(next(iter(by_predictor.values())))
-    for column in columns[:MOST_COLUMNS]:
-        best = min(each[column]["nats"] for each in by_predictor.values())
-        for row, (predictor, scores) in enumerate(by_predictor.items()):
-            own = scores[column]
-            table.add_row(
-                escape(printable(column)) if row == 0 else "",
-                predictor,
-                number(own["rmse"]),
-                number(own["nats"]),
-                number(own["crps"]),
-                share(own["within_50"]),
-                share(own["within_90"]),
-                style="bold" if own["nats"] == best else None,
-            )
-    totals = {name: each[horizon] for name, each in found["nats"].items()}
-    for row, (predictor, nats) in enumerate(totals.items()):
-        style = "bold" if nats == min(totals.values()) else None
-        table.add_row("all" if row == 0 else "", predictor, "", number(nats), style=style)
+    for row in score_rows(found, horizon, MOST_COLUMNS):
+        name = "all" if row.column is None else escape(printable(row.column))
+        cells = [
+            (share if score.startswith("within") else number)(row.scores[score])
+            if score in row.scores
+            else ""
+            for score in SCORES
+        ]
+        style = "bold" if row.is_best else None
+        table.add_row("" if row.number else name, row.predictor, *cells, style=style)
     return table
 
 

@@ -44,7 +44,7 @@ class Refused:
 
 @contextmanager
 def naming(**options: str) -> Iterator[None]:
-    """Errors from within name these options, whatever the command calls these arguments."""
+    """Have errors from within name the options, in place of the arguments that they became."""
     try:
         yield
     except (ValueError, TypeError, OSError) as error:
@@ -139,7 +139,7 @@ class Stopping:
         self._thread: threading.Thread | None = None
 
     def save_with(self, save: Callable[[], None], farewell: Callable[[], str]) -> None:
-        """From now on there is something to save; `farewell` gives the last words."""
+        """Note that from now on there is something to save; `farewell` gives the last words."""
         with self._ending:
             self._save, self._farewell = save, farewell
 

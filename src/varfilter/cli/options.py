@@ -56,7 +56,7 @@ def parsed_words(
     flags: Callable[[], Mapping[str, str]],
     **more: Any,
 ) -> Any:
-    """An object of a class whose fields are options; what is wrong with the words is told.
+    """Parse words into an object of a class whose fields are options; print what is wrong in them.
 
     The parser draws boxes round what it says, and knows settings by the names of their fields;
     `flags` gives the options by these.
@@ -397,7 +397,7 @@ def with_method(experiment: Any, words: Sequence[str]) -> Any:
 
 
 def _names_of_data(words: Sequence[str]) -> list[str]:
-    """The options of some medium that were given as `--data.NAME`, whatever the data are."""
+    """The names given as `--data.NAME` that are options of any medium."""
     from varfilter.media import MEDIA
 
     media = [dataclasses.fields(medium.source) for medium in MEDIA.values()]

@@ -76,7 +76,7 @@ def printing_above(console: Console, stopping: Stopping) -> Iterator[None]:
 
 
 def print_resumed(event: Any, *, quiet: bool) -> None:
-    """Say where training goes on, and which checkpoints could not be used."""
+    """Print the step that training resumes from, and which checkpoints could not be used."""
     for reason in event.refused:
         tell(f"A checkpoint was left out: {reason}")
     if not quiet or event.refused:
@@ -151,29 +151,46 @@ class Pace:
         return max(self.end(event) - event.step, 0) * per_update
 
 
-class _Lines:
-    """One line for a validation, at most every few seconds, and the last one."""
+class SparseLines:
+    """A viewer that prints a line at most every few seconds, and the last one at the end."""
 
-    def __init__(self, console: Any, run: Run, max_updates: int | None):
+    def __init__(self, max_updates: int | None):
         self.pace = Pace(max_updates)
         self.updated: Updated | None = None
         self.waiting: str | None = None
         self.last = -SECONDS_PER_LINE
 
-    def __enter__(self) -> "_Lines":
+    def __enter__(self) -> Any:
         return self
 
     def __exit__(self, *_: Any) -> None:
-        self._print()
+        self.print_waiting()
+
+    def add_line(self, line: str) -> None:
+        """Print a line, or keep it in the place of the one before until it is due."""
+        self.waiting = line
+        if time.perf_counter() - self.last >= SECONDS_PER_LINE:
+            self.print_waiting()
+
+    def print_waiting(self) -> None:
+        """Print the line that was kept, if there is one."""
+        if self.waiting is not None:
+            tell(self.waiting)
+            self.waiting, self.last = None, time.perf_counter()
+
+
+class _Lines(SparseLines):
+    """One line for a validation, at most every few seconds, and the last one."""
+
+    def __init__(self, console: Any, run: Run, max_updates: int | None):
+        super().__init__(max_updates)
 
     def show(self, event: Event) -> None:
         self.pace.add(event)
         if isinstance(event, Updated):
             self.updated = event
         elif isinstance(event, Validated):
-            self.waiting = self._line(event)
-            if time.perf_counter() - self.last >= SECONDS_PER_LINE:
-                self._print()
+            self.add_line(self._line(event))
 
     def _line(self, event: Validated) -> str:
         line, train = event.line, event.line["train"]
@@ -190,11 +207,6 @@ class _Lines:
             f" best {line['best']:.4f} nats per step"
             + (f"; {written_duration(left)} left" if left else "")
         )
-
-    def _print(self) -> None:
-        if self.waiting is not None:
-            tell(self.waiting)
-            self.waiting, self.last = None, time.perf_counter()
 
 
 class _Live:

@@ -22,9 +22,9 @@ from varfilter.cli.overview import Correction, overview
 from varfilter.cli.overview import say as say_overview
 from varfilter.cli.progress import (
     COMPILING,
-    SECONDS_PER_LINE,
     SECONDS_PER_PICTURE,
     Pace,
+    SparseLines,
     best_score,
     has_ended,
     print_resumed,
@@ -102,7 +102,7 @@ def train_seeds(
 
 
 def _seeds(target: Target, options: TrainOptions, out: Path) -> Sequence[int]:
-    """The seeds to train: those that are in the folder, or so many from the given one on."""
+    """The seeds to train: those in the folder, or `--seeds` many from the given one on."""
     assert options.seeds is not None
     num_seeds = require_positive("--seeds", options.seeds)
     if options.distributed:
@@ -229,22 +229,14 @@ def _first(events: Events, kind: Any) -> Any:
     return next((event for event in events if isinstance(event, kind)), None)
 
 
-class _Lines:
+class _Lines(SparseLines):
     """One line for a validation of all, at most every few seconds, and one for each that stops."""
 
     def __init__(self, console: Any, runs: Sequence[Run], max_updates: int | None):
-        self.runs, self.pace = runs, Pace(max_updates)
-        self.updated: Updated | None = None
+        super().__init__(max_updates)
+        self.runs = runs
         self.best: dict[int, float] = {}
         self.stopped: set[int] = set()
-        self.waiting: str | None = None
-        self.last = -SECONDS_PER_LINE
-
-    def __enter__(self) -> "_Lines":
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        self._print()
 
     def show(self, events: Events) -> None:
         """Take note of it, and print what is due."""
@@ -254,15 +246,13 @@ class _Lines:
         self.updated = _first(events, Updated) or self.updated
         for member, event in enumerate(events):
             if isinstance(event, Stopped):
-                self._print()
+                self.print_waiting()
                 self.stopped.add(member)
                 tell(f"{self.runs[member].folder.name} ends at step {event.step}: {event.reason}")
         found = {m: event.line for m, event in enumerate(events) if isinstance(event, Validated)}
         if found:
             self.best |= {m: line["best"] for m, line in found.items()}
-            self.waiting = self._line(list(found.values()))
-            if time.perf_counter() - self.last >= SECONDS_PER_LINE:
-                self._print()
+            self.add_line(self._line(list(found.values())))
 
     def _line(self, lines: list[dict[str, Any]]) -> str:
         first = lines[0]
@@ -279,11 +269,6 @@ class _Lines:
             f" {self.best[lowest]:.4f} of {self.runs[lowest].folder.name}"
             + (f"; {written_duration(left)} left" if left else "")
         )
-
-    def _print(self) -> None:
-        if self.waiting is not None:
-            tell(self.waiting)
-            self.waiting, self.last = None, time.perf_counter()
 
 
 class _SeedTable:

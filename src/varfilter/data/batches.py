@@ -327,7 +327,7 @@ def _padded(
 
 
 def padded_length(steps: int, growth: float | int) -> int:
-    """The length to which `whole_sequences` pads a sequence of so many steps."""
+    """The length to which `whole_sequences` pads a sequence of `steps` steps."""
     length = 8
     while length < steps:
         length = math.ceil(length * growth)

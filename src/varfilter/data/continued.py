@@ -14,7 +14,7 @@ MOST_BEFORE = 2500
 
 @dataclass(frozen=True)
 class Continued:
-    """A sequence of a split, after the rows that come before it in another split.
+    """A sequence of a split, together with the rows that come before it in another split.
 
     `xs` are all observations (steps, *event) in the model's units, `us` the known inputs beside
     them, and `times` theirs, where the data have any. Those from `begin` on are to be predicted;

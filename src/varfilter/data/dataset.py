@@ -21,7 +21,7 @@ BLOCK = 1 << 20
 
 @dataclass(frozen=True)
 class Transform:
-    """How a model is told of an element x: by its logarithm, by its change, or by both.
+    """How an element x is transformed for a model: by its logarithm, by its change, or by both.
 
     y = (log x - log_centre) / log_scale, or x itself where `log_scale` is None; and of that
     (y_t - y_{t-1} - drift) / change_scale, or y itself where `change_scale` is None. With a
@@ -60,8 +60,8 @@ class Family:
     group: str | None = None
 
     @property
-    def told(self) -> "Family":
-        """The family of what a model is told: of a change, which has no lowest or highest level."""
+    def model_family(self) -> "Family":
+        """The family of the transformed element; a change has no lowest or highest level."""
         if self.transform is None:
             return self
         scale = self.transform.change_scale or 1.0

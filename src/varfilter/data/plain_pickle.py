@@ -111,7 +111,7 @@ def _letters(codes: Any) -> bytes:
 
 
 def _harmless(content: bytes) -> bytes:
-    """The same pickle, with dictionaries that look at their keys; an error if it can do harm.
+    """Refuse a pickle that can do harm; else return it with dictionaries that look at their keys.
 
     Nothing else differs, but for the frames of newer pickles, which only tell how to read ahead.
     """

@@ -303,7 +303,7 @@ def _prepared(image: np.ndarray, form: FrameForm) -> np.ndarray:
 def _share_kept(
     name: str, rate: Fraction | None, wanted: float | int | None, *, keep_slow: bool
 ) -> Fraction:
-    """The part of the frames of a video that is kept, so that so many are left of a second."""
+    """The share of a video's frames to keep, so that `wanted` are left of a second."""
     if wanted is None:
         return Fraction(1)
     if not rate:

@@ -14,12 +14,11 @@ from rich.progress import Progress
 from varfilter.demo.worlds import (
     Score,
     Trained,
-    adam,
     bob,
     filtered,
+    learn_both,
     pendulum_video,
     score,
-    train,
     world_dataset,
 )
 from varfilter.distributions import Particles
@@ -34,7 +33,6 @@ from varfilter.inference import (
     MLPPosterior,
     Prior,
 )
-from varfilter.learning import EndToEnd, TimeParallel
 from varfilter.models import SRNN, NormalHead
 from varfilter.stream import Stream
 
@@ -117,26 +115,11 @@ def swing(key: PRNGKeyArray, progress: Progress, effort: float = 1.0) -> Pendulu
         key=key_avf,
     )
     amortized = Amortized(MLPPosterior(model, hidden_size=HIDDEN_SIZE, key=key_amortized))
-    trained = {
-        "avf": train(
-            "AVF on the pendulum",
-            TimeParallel(
-                theta=adam(3e-3, num_updates),
-                phi=adam(3e-3, num_updates * NUM_PHI_STEPS),
-                num_phi_steps=NUM_PHI_STEPS,
-            ),
-            model, VariationalFilter(iterative), dataset, key_fit,
-            num_updates=num_updates, batch_size=BATCH_SIZE, num_annealing=NUM_ANNEALING,
-            progress=progress,
-        ),
-        "amortized": train(
-            "the amortized baseline on the pendulum",
-            EndToEnd(theta=adam(3e-3, num_updates), phi=adam(3e-3, num_updates)),
-            model, VariationalFilter(amortized), dataset, key_fit,
-            num_updates=num_updates, batch_size=BATCH_SIZE, num_annealing=NUM_ANNEALING,
-            progress=progress,
-        ),
-    }  # fmt: skip
+    trained = learn_both(
+        "the pendulum", model, iterative, amortized, dataset, key_fit,
+        learns_model=True, num_updates=num_updates, num_phi_steps=NUM_PHI_STEPS,
+        batch_size=BATCH_SIZE, num_annealing=NUM_ANNEALING, progress=progress,
+    )  # fmt: skip
     learned, avf = trained["avf"].model, trained["avf"].filter
     assert isinstance(avf, VariationalFilter)
     assert isinstance(learned, SRNN)

@@ -8,7 +8,7 @@ possible answer is known exactly: `track` holds the methods against it.
 import functools
 import time
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -91,7 +91,7 @@ def adam(learning_rate: float, num_steps: int) -> optax.GradientTransformation:
     return optax.chain(optax.clip_by_global_norm(10.0), optax.adam(schedule))
 
 
-def train(
+def learn(
     name: str,
     learner: TimeParallel | EndToEnd,
     model: AbstractModel,
@@ -120,6 +120,39 @@ def train(
     seconds = time.perf_counter() - begin
     num_skipped = int(state.num_skipped)
     return Trained(state.model, state.filter, np.concatenate(curve), seconds, num_skipped)
+
+
+def learn_both(
+    what: str,
+    model: AbstractModel,
+    iterative: Iterative,
+    amortized: Amortized,
+    dataset: Dataset,
+    key: PRNGKeyArray,
+    *,
+    learns_model: bool,
+    num_updates: int,
+    num_phi_steps: int,
+    **options: Any,
+) -> dict[str, Trained]:
+    """Learn AVF and the amortized baseline from the same sequences, each as it is meant to learn.
+
+    With `learns_model` each learns a model of its own beside it, from the one that is given.
+    """
+    theta = adam(3e-3, num_updates) if learns_model else None
+    phi = adam(3e-3, num_updates * num_phi_steps)
+    return {
+        "avf": learn(
+            f"AVF on {what}",
+            TimeParallel(theta=theta, phi=phi, num_phi_steps=num_phi_steps),
+            model, VariationalFilter(iterative), dataset, key, num_updates=num_updates, **options,
+        ),
+        "amortized": learn(
+            f"the amortized baseline on {what}",
+            EndToEnd(theta=theta, phi=adam(3e-3, num_updates)),
+            model, VariationalFilter(amortized), dataset, key, num_updates=num_updates, **options,
+        ),
+    }  # fmt: skip
 
 
 class Seen(NamedTuple):
@@ -293,25 +326,12 @@ def track(key: PRNGKeyArray, progress: Progress, effort: float = 1.0) -> Tracker
         key=key_avf,
     )
     amortized = Amortized(MLPPosterior(model, hidden_size=HIDDEN_SIZE, key=key_amortized))
-    # The model is the true one and stays fixed (theta=None): only inference is learned here.
-    trained = {
-        "avf": train(
-            "AVF on the tracker",
-            TimeParallel(
-                theta=None,
-                phi=adam(3e-3, num_updates * NUM_PHI_STEPS),
-                num_phi_steps=NUM_PHI_STEPS,
-            ),
-            model, VariationalFilter(iterative), dataset, key_fit,
-            num_updates=num_updates, batch_size=BATCH_SIZE, progress=progress,
-        ),
-        "amortized": train(
-            "the amortized baseline on the tracker",
-            EndToEnd(theta=None, phi=adam(3e-3, num_updates)),
-            model, VariationalFilter(amortized), dataset, key_fit,
-            num_updates=num_updates, batch_size=BATCH_SIZE, progress=progress,
-        ),
-    }  # fmt: skip
+    # The model is the true one and stays fixed: only inference is learned here.
+    trained = learn_both(
+        "the tracker", model, iterative, amortized, dataset, key_fit,
+        learns_model=False, num_updates=num_updates, num_phi_steps=NUM_PHI_STEPS,
+        batch_size=BATCH_SIZE, progress=progress,
+    )  # fmt: skip
     descent = GradientDescent(
         optax.adam(optax.cosine_decay_schedule(0.3, 60)), num_iterations=60, num_samples=4
     )

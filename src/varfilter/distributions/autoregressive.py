@@ -99,7 +99,7 @@ class Autoregressive(AbstractDistribution):
         return pull(self.innovations.error(found))[0]
 
     def after(self, before: Float[Array, " order"]) -> "Autoregressive":
-        """The same filter and innovations after other elements."""
+        """Replace the elements before x; the filter and the innovations stay."""
         return Autoregressive(self.innovations, self.coefficients, before)
 
     def tempered(self, temperature: float) -> "Autoregressive":

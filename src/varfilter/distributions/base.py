@@ -102,7 +102,7 @@ class AbstractDistribution(eqx.Module):
         return self.widened(math.sqrt(temperature))
 
     def stabilised(self) -> "AbstractDistribution":
-        """The same distribution with its parameters held in a numerically safe range."""
+        """Hold the parameters in a numerically safe range."""
         return self
 
 
@@ -120,7 +120,7 @@ class Move:
     moving: np.ndarray
 
     def of(self, places: tuple[int, ...]) -> "Move":
-        """The same of some elements of a vector."""
+        """The move of some elements of a vector."""
         where = np.array(places)
         return Move(self.offset[where], self.spread[where], self.scale[where], self.moving[where])
 

@@ -105,7 +105,7 @@ class DiscretizedNormal(AbstractDistribution):
     def bounded(
         self, low: tuple[float | None, ...], high: tuple[float | None, ...]
     ) -> "DiscretizedNormal":
-        """The same with the lowest and highest levels that are given, one or None an element."""
+        """Replace the lowest and highest level of each element by those given, unless None."""
         lows, highs = (
             tuple(own if value is None else value for own, value in zip(each, given, strict=True))
             for each, given in (
@@ -118,7 +118,7 @@ class DiscretizedNormal(AbstractDistribution):
         )
 
     def tempered(self, temperature: float) -> "DiscretizedNormal":
-        """The same with `temperature` times the variance of the Gaussian before it is quantised."""
+        """Multiply the variance of the Gaussian, before it is quantised, by `temperature`."""
         log_var = self.log_var + math.log(temperature)
         return DiscretizedNormal(self.mean, log_var, self.width, self.low, self.high)
 
@@ -187,7 +187,7 @@ class PaperDiscretizedNormal(AbstractDistribution):
         return self.mean + jnp.exp(0.5 * self.log_var) * noise
 
     def tempered(self, temperature: float) -> "PaperDiscretizedNormal":
-        """The same with `temperature` times the variance of the Gaussian before it is quantised."""
+        """Multiply the variance of the Gaussian, before it is quantised, by `temperature`."""
         log_var = self.log_var + math.log(temperature)
         return PaperDiscretizedNormal(self.mean, log_var, self.width)
 
@@ -356,7 +356,7 @@ def _erfcx_slope(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, 
 
 
 def _divided(x: Float[Array, " *event"]) -> tuple[Array, Array, Array]:
-    """Where x is large; x where it is not, and x where it is, else numbers that do no harm."""
+    """Return where x is large, and x with its large and its small elements made harmless."""
     large = x > 3.0
     return large, jnp.where(large, 1.0, x), jnp.where(large, x, 4.0)
 

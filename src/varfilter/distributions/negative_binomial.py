@@ -71,7 +71,7 @@ class NegativeBinomial(AbstractDistribution):
         return low + width * jax.random.poisson(key_count, rate).astype(low.dtype)
 
     def tempered(self, temperature: float) -> "NegativeBinomial":
-        """The same mean, with `temperature` times the variance, or Poisson's if that is larger."""
+        """Multiply the variance by `temperature`, down to Poisson's; the mean stays."""
         beyond = temperature * (1.0 + jnp.exp(self.log_mean - self.log_size)) - 1.0
         log_size = self.log_mean - jnp.log(jnp.maximum(beyond, 1.0 / FAR))
         return NegativeBinomial(self.log_mean, log_size, self.width, self.low)

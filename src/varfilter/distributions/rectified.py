@@ -99,7 +99,7 @@ class Rectified(AbstractDistribution):
         return Rectified(location, log_var, self.low, self.high)
 
     def bounded(self, low: tuple[float | None, ...], high: tuple[float | None, ...]) -> "Rectified":
-        """The same with the bounds that are given, one or None an element."""
+        """Replace the bounds of each element by those given, unless None."""
         lows, highs = (
             tuple(own if value is None else value for own, value in zip(each, given, strict=True))
             for each, given in ((self.low, low), (self.high, high))
@@ -107,7 +107,7 @@ class Rectified(AbstractDistribution):
         return Rectified(self.location, self.log_var, lows, highs)
 
     def widened(self, factor: float) -> "Rectified":
-        """The same with `factor` times the standard deviation of y."""
+        """Multiply the standard deviation of y by `factor`."""
         return Rectified(
             self.location, self.log_var + 2.0 * float(np.log(factor)), self.low, self.high
         )

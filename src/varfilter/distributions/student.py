@@ -87,7 +87,7 @@ class StudentT(AbstractDistribution):
         return StudentT(move.mean(self.mean), move.log_var(self.log_var), self.tails)
 
     def widened(self, factor: float) -> "StudentT":
-        """The same with `factor` times the scale."""
+        """Multiply the scale by `factor`."""
         return StudentT(self.mean, self.log_var + 2.0 * math.log(factor), self.tails)
 
     def stabilised(self) -> "StudentT":

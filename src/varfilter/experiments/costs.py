@@ -192,7 +192,7 @@ def name_of_shape(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Expected:
+class Estimate:
     """What a run is expected to take; None is not known before it is tried.
 
     `seconds` are of the whole run, validation at its most included.
@@ -211,18 +211,18 @@ def expected(
     *,
     platform: str,
     slowness: float = 1.0,
-) -> Expected:
-    """Guess from what was measured, for windows of `num_steps` and so many updates.
+) -> Estimate:
+    """Estimate from what was measured, for windows of `num_steps` and `num_updates` updates.
 
     `slowness` is how much longer a product takes here than there.
     """
     if platform != "cpu":
         seconds = _on_accelerator(experiment)
-        return Expected(seconds, None if seconds is None else seconds * num_updates, None)
+        return Estimate(seconds, None if seconds is None else seconds * num_updates, None)
     work = work_of(experiment, parameters, num_steps)
     nearest = _nearest(experiment, work)
     if nearest is None:
-        return Expected(None, None, None)
+        return Estimate(None, None, None)
     name, of_nearest = nearest
     seconds = CPU_SECONDS[name] * max(work / of_nearest, LEAST_PART) * slowness
     gib = None
@@ -230,7 +230,7 @@ def expected(
         held = PROCESS_GIB + _gib(KNOWN[name])
         beside = max(CPU_GIB[name] - held, 0.0) * work / of_nearest
         gib = PROCESS_GIB + _gib(parameters) + beside
-    return Expected(seconds, seconds * num_updates * (1.0 + VALIDATION), gib)
+    return Estimate(seconds, seconds * num_updates * (1.0 + VALIDATION), gib)
 
 
 def work_of(experiment: Experiment, parameters: Parameters, num_steps: int) -> float:
@@ -303,7 +303,7 @@ def _gib(parameters: Parameters) -> float:
 
 
 def _nearest(experiment: Experiment, work: float) -> tuple[str, float] | None:
-    """The measured one of this model, method and medium that is nearest in its work, and that."""
+    """The name and work of the measured experiment, alike in kind, whose work is nearest."""
     kind, method = type(experiment.model), type(experiment.filter.inference)
     found: list[tuple[float, str, float]] = []
     for name, each in _measured().items():

@@ -4,7 +4,7 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from jaxtyping import PRNGKeyArray
 
@@ -56,6 +56,9 @@ class Observations:
 class VRNNSizes:
     """A VRNN; the defaults are the paper's for speech."""
 
+    # Why there is no preset but the small one; None where there are both.
+    one_preset: ClassVar[str | None] = None
+
     latent_size: int = 200
     """Elements of z_t."""
     recurrent_size: int = 2000
@@ -81,7 +84,7 @@ class VRNNSizes:
             self._require_samples(data)
             head = functools.partial(AutoregressiveHead, order=self.order, head=head)
         core = VRNN(data.observation_shape, head=head, input_size=data.input_size, key=key, **sizes)
-        return as_told(Continued(core) if self.order else core, data)
+        return model_of_columns(Continued(core) if self.order else core, data)
 
     def _require_samples(self, data: Dataset | Observations) -> None:
         """Refuse an order that is none, and data whose numbers do not follow each other in time."""
@@ -102,6 +105,8 @@ class VRNNSizes:
 @dataclass(frozen=True)
 class SRNNSizes:
     """An SRNN; the defaults are the paper's for music."""
+
+    one_preset: ClassVar[str | None] = None
 
     latent_size: int = 100
     """Elements of z_t."""
@@ -125,12 +130,14 @@ class SRNNSizes:
             key=key,
             **vars(self),
         )
-        return as_told(core, data)
+        return model_of_columns(core, data)
 
 
 @dataclass(frozen=True)
 class SVGSizes:
     """An SVG; the defaults are the paper's for KTH, with VGG's coders."""
+
+    one_preset: ClassVar[str | None] = None
 
     latent_size: int = 512
     """Elements of z_t."""
@@ -177,6 +184,11 @@ class SVGSizes:
             use_skips=self.use_skips,
             key=key,
         )
+
+    @property
+    def stages(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The maps and the convolutions of each stage of the coders."""
+        return self.channels, self.convolutions
 
     def sized(self, size: int) -> "SVGSizes":
         """The same for square frames of `size` pixels a side: its first stages, or more of them.
@@ -230,6 +242,11 @@ class SVGSizes:
 class TableSizes:
     """An SRNN for the columns of a table, each with its own family; None: by their number."""
 
+    one_preset: ClassVar[str | None] = (
+        "the paper has no tables. Leave it out: tables have one preset, small, which takes its"
+        " sizes from the columns."
+    )
+
     latent_size: int | None = None
     """Elements of z_t (two more than there are columns, from 4 to 16)."""
     hidden_size: int | None = None
@@ -256,7 +273,7 @@ class TableSizes:
             input_size=data.input_size,
             key=key,
         )
-        return as_told(core, data)
+        return model_of_columns(core, data)
 
 
 # The SRNN of speech; its defaults are those for music.
@@ -316,9 +333,9 @@ def published_model(name: str, key: PRNGKeyArray) -> AbstractModel:
 def head_for(
     data: Dataset | Observations, *, log_var_range: tuple[float, float]
 ) -> Callable[..., Any]:
-    """The output head for the family of what a model is told of a data set's observations."""
+    """The output head for the family of a data set's observations, as a model sees them."""
     if isinstance(data.family, tuple):
-        families = tuple(family.told for family in data.family)
+        families = tuple(family.model_family for family in data.family)
         return functools.partial(ColumnHead, families=families)
     family = _one_family(data, "this model")
     if family.distribution is Bernoulli:
@@ -331,26 +348,26 @@ def head_for(
     )
 
 
-def as_told(model: AbstractModel, data: Dataset | Observations) -> AbstractModel:
-    """Make a model of what it is told of the columns one of the columns themselves.
+def model_of_columns(model: AbstractModel, data: Dataset | Observations) -> AbstractModel:
+    """Make a model of transformed columns one of the columns themselves.
 
-    That are logarithms and changes of those that move on; where there are none, it is the model.
+    Columns that move on are transformed to logarithms and changes; where none do, it is `model`.
     """
     families = data.family if isinstance(data.family, tuple) else ()
-    told = [family.transform or Transform() for family in families]
-    if any(each.change_scale is not None for each in told):
+    transforms = [family.transform or Transform() for family in families]
+    if any(each.change_scale is not None for each in transforms):
         model = Differenced(
             model,
-            [each.change_scale for each in told],
-            drift=[each.drift for each in told],
+            [each.change_scale for each in transforms],
+            drift=[each.drift for each in transforms],
             low=[f.low if f.transform else None for f in families],
             high=[f.high if f.transform else None for f in families],
-            season=[each.season for each in told],
-            season_spread=[each.season_spread or 1.0 for each in told],
+            season=[each.season for each in transforms],
+            season_spread=[each.season_spread or 1.0 for each in transforms],
         )
-    if any(each.log_scale is not None for each in told):
-        centres = [each.log_centre for each in told]
-        model = Logarithmic(model, [each.log_scale for each in told], centre=centres)
+    if any(each.log_scale is not None for each in transforms):
+        centres = [each.log_centre for each in transforms]
+        model = Logarithmic(model, [each.log_scale for each in transforms], centre=centres)
     return model
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from varfilter._arguments import nearest
 from varfilter.experiments.experiment import Experiment, Published
@@ -17,11 +18,15 @@ MUSIC = {
     "jsb": ("jsb", (6.92, 7.05), (6.97, 7.10)),
     "nottingham": ("nottingham", (3.19, 3.21), (3.13, 3.14)),
 }
+# The free data in the place of others, and the sizes that differ with them. A pixel's standard
+# deviation is near the noise of real videos from the start: with 1 the latents are worth nothing
+# for so long that learning gives them up.
+AT_HAND: dict[str, tuple[str, dict[str, Any]]] = {
+    "timit": ("timit-sample", {}),
+    "kth": ("weizmann", {"std": 0.05}),
+}
 # The paper's schedule on the user's own data is given up after this part of it without a gain.
 PATIENCE = 5
-# In the user's own sound each sample depends on so many before it, by a filter that the paper's
-# models do not have; and by the small preset there are so many epochs, for its scores still fall.
-ORDER, NUM_SOUND_EPOCHS = 16, 100
 
 # The inference network of the paper (section 4.1, appendix B); no default may change it.
 NETWORK = AVF(
@@ -109,15 +114,14 @@ def _videos() -> tuple[Experiment, ...]:
 def _at_hand(experiment: Experiment) -> Experiment:
     """The experiment on the free data of its kind, for which there is no published number."""
     model, data, method = experiment.name.split("-")
-    other = {"timit": "timit-sample", "kth": "weizmann"}[data]
-    found = replace(
-        experiment, name=f"{model}-{other}-{method}", data=source_of(other), published=None
+    other, sizes = AT_HAND[data]
+    return replace(
+        experiment,
+        name=f"{model}-{other}-{method}",
+        data=source_of(other),
+        model=replace(experiment.model, **sizes),
+        published=None,
     )
-    if isinstance(found.model, SVGSizes):
-        # Near the noise of real videos from the start: with 1 the latents are worth nothing for
-        # so long that learning gives them up.
-        return replace(found, model=replace(found.model, std=0.05))
-    return found
 
 
 def _table() -> Experiment:
@@ -191,18 +195,15 @@ def own_experiment(source: Source, preset: str = "small") -> Experiment:
 
     Nobody compares it with the paper: it stops when validation no longer improves.
     """
-    like = EXPERIMENTS[medium_named(source.medium).experiment]
+    medium = medium_named(source.medium)
+    like = EXPERIMENTS[medium.experiment]
     path = Path(source.source)
     name = path.name if path.is_dir() else path.name.split(".")[0]
     found = replace(like, name=name or like.name, data=source, published=None)
-    if isinstance(found.model, TableSizes) and preset == "small":
-        return found
     found = fitted(with_preset(found, preset))
-    if isinstance(found.model, VRNNSizes):
-        found = replace(found, model=replace(found.model, order=ORDER))
-        if preset == "small":
-            longer = replace(found.schedule, num_epochs=NUM_SOUND_EPOCHS)
-            found = replace(found, schedule=longer)
+    found = replace(found, model=replace(found.model, **medium.own_sizes))
+    if preset == "small" and medium.own_epochs is not None:
+        found = replace(found, schedule=replace(found.schedule, num_epochs=medium.own_epochs))
     if found.schedule.patience_epochs is not None:
         return found
     patience = max(1, found.schedule.num_epochs // PATIENCE)

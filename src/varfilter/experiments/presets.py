@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from varfilter.experiments.experiment import Experiment
-from varfilter.experiments.models import SRNN_SPEECH, SRNNSizes, SVGSizes, TableSizes, VRNNSizes
+from varfilter.experiments.models import SRNN_SPEECH, SRNNSizes, SVGSizes, VRNNSizes
 from varfilter.experiments.settings import AVF, Adam, Baseline, Optimizers, Schedule
 
 PresetName = Literal["small", "paper"]
@@ -53,14 +53,15 @@ def fitted(experiment: Experiment, begun: Experiment | None = None) -> Experimen
 
     `begun` is what it was before its options were given: stages that were among them stay.
     """
-    model, size = experiment.model, experiment.data.options().get("size")
-    if not isinstance(model, SVGSizes) or size is None:
+    model: Any = experiment.model
+    size = experiment.data.options().get("size")
+    # Only models of frames have stages.
+    if not hasattr(model, "stages") or size is None:
         return experiment
     if begun is not None:
+        before: Any = begun.model
         is_same = begun.data.options().get("size") == size
-        before = begun.model
-        stages = isinstance(before, SVGSizes) and (before.channels, before.convolutions)
-        if is_same or stages != (model.channels, model.convolutions):
+        if is_same or getattr(before, "stages", None) != model.stages:
             return experiment
     return replace(experiment, model=model.sized(size))
 
@@ -144,17 +145,14 @@ def small_preset(experiment: Experiment) -> Preset:
 def with_preset(experiment: Experiment, name: str) -> Experiment:
     """The experiment by a preset; `paper` is the experiment as it stands.
 
-    The paper's number is of its own sizes: others have none. Tables are not in the paper, and
-    have the small one alone.
+    The paper's number is of its own sizes: others have none. Sizes that are not in the paper have
+    the small one alone.
     """
     if name not in get_args(PresetName):
         raise ValueError(f"`preset` must be one of {', '.join(PRESETS)}; got {name!r}.")
-    if isinstance(experiment.model, TableSizes):
+    if experiment.model.one_preset is not None:
         if name == "paper":
-            raise ValueError(
-                "`preset` is 'paper', but the paper has no tables. Leave it out: tables have one"
-                " preset, small, which takes its sizes from the columns."
-            )
+            raise ValueError(f"`preset` is 'paper', but {experiment.model.one_preset}")
         return experiment
     if name == experiment.preset:
         return experiment
@@ -172,7 +170,7 @@ def suitable_preset(like: Experiment, platform: str, num_recordings: int) -> str
     `like` is the experiment of the paper that suits their medium. On a CPU it is the small one
     always; elsewhere the paper's, where that is no more than 20,000 updates.
     """
-    if isinstance(like.model, TableSizes) or platform == "cpu":
+    if like.model.one_preset is not None or platform == "cpu":
         return "small"
     schedule = like.schedule
     num_batches = -(-max(num_recordings, 1) // schedule.batch_size)

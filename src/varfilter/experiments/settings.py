@@ -323,7 +323,7 @@ class Optimizers:
 
 @dataclass(frozen=True)
 class Schedule:
-    """Epochs, batches, annealing, validation. An epoch is one window of each sequence."""
+    """How long a run is trained, and on which batches. An epoch is one window of each sequence."""
 
     num_epochs: int = 800
     """How long to train."""

@@ -100,7 +100,7 @@ def started_anew(
 def started_anew_if(
     can_begin: Callable[[], Bool[Array, ""]], carry: Any, fresh: Callable[[], Any]
 ) -> Any:
-    """The same for a filter that knows by itself whether a belief without a past can weigh x_t."""
+    """Start anew as `started_anew` does, if `can_begin` says that a new belief can weigh x_t."""
 
     def anew() -> Any:
         return select(can_begin(), strong(fresh()), carry)

@@ -41,7 +41,7 @@ class Systematic(AbstractResampling):
 
 
 class ScoredSystematic(AbstractResampling):
-    """The same ancestors and weights, with the term that `Systematic` leaves out of a gradient.
+    """Resampling as `Systematic` does it, with the term that it leaves out of a gradient.
 
     The new weight of a child of particle a is w_a / (N stop(w_a)), stop being what gradients do
     not pass: 1 / N in value, but its gradient is that of log w_a (stop-gradient resampling,

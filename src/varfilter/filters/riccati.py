@@ -148,7 +148,7 @@ def _means(
 def _keeps_its_digits(
     model: LinearGaussian, state: LinearGaussianState, predicted: Float[Array, "time latent latent"]
 ) -> Bool[Array, ""]:
-    """Whether no covariance is so much wider in one direction than in another that it loses both.
+    """Whether every covariance is even enough in its directions for the precision of its numbers.
 
     P+^-1 = P^-1 + C^T R^-1 C, and P is at least Q, or the first covariance: the smallest P+ is
     known beforehand.

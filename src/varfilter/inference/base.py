@@ -85,7 +85,7 @@ def draws_without_gradient(model: Any) -> list[str]:
 
 
 def undeclared_families(model: Any) -> list[str]:
-    """Those of `draws_without_gradient` that claim to be reparameterisable, by name."""
+    """The families of `draws_without_gradient` that claim to be reparameterisable, by name."""
     found = _not_reparameterisable(model)
     return [type(each).__name__ for each in found if each.is_reparameterisable]
 

@@ -5,7 +5,7 @@ observation through the model's own features where the published one does, and l
 end (`learning.EndToEnd`), so that those features also learn to serve the posterior.
 """
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -41,19 +41,11 @@ class VRNNPosterior(eqx.Module):
         key: PRNGKeyArray,
     ):
         model = _require(model, VRNN)
-        require_all_positive(hidden_size=hidden_size, num_layers=num_layers)
-        require_key(key)
-        key_trunk, key_out = jax.random.split(key)
         in_size = model.data_features.out_size + model.lstm.hidden_size + model.input_size
-        self.trunk = Dense(
-            in_size,
-            hidden_size,
-            num_layers,
-            activation=jax.nn.relu,
-            gain=RELU_GAIN,
-            key=key_trunk,
-        )
-        self.out = LatentHead(hidden_size, model.latent_size, keys=jax.random.split(key_out))
+        self.trunk, self.out = _trunk_and_head(
+            in_size, hidden_size, num_layers, model.latent_size, key,
+            activation=jax.nn.relu, gain=RELU_GAIN,
+        )  # fmt: skip
 
     def __call__(self, prior: Normal, state: VRNNState, observation: Observation) -> Normal:
         """Return q(z_t | x_t, h_{t-1}, u_t)."""
@@ -78,14 +70,11 @@ class SRNNPosterior(eqx.Module):
         key: PRNGKeyArray,
     ):
         model = _require(model, SRNN)
-        require_all_positive(hidden_size=hidden_size, num_layers=num_layers)
-        require_key(key)
-        key_trunk, key_out = jax.random.split(key)
         in_size = model.lstm.in_size + model.lstm.hidden_size + model.input_size
-        self.trunk = Dense(
-            in_size, hidden_size, num_layers, activation=clipped_leaky_relu, key=key_trunk
-        )
-        self.out = LatentHead(hidden_size, model.latent_size, keys=jax.random.split(key_out))
+        self.trunk, self.out = _trunk_and_head(
+            in_size, hidden_size, num_layers, model.latent_size, key,
+            activation=clipped_leaky_relu,
+        )  # fmt: skip
 
     def __call__(self, prior: Normal, state: SRNNState, observation: Observation) -> Normal:
         """Return q(z_t | x_t, h_t, u_t)."""
@@ -164,6 +153,21 @@ class SVGPosterior(eqx.Module):
         """Return the LSTM's state after x_t, and q(z_t | x_<=t)."""
         memory = self.lstm(self.lstm.project(observation.features.code), memory)
         return memory, self.out(memory[0])
+
+
+def _trunk_and_head(
+    in_size: int,
+    hidden_size: int,
+    num_layers: int,
+    latent_size: int,
+    key: PRNGKeyArray,
+    **options: Any,
+) -> tuple[Dense, LatentHead]:
+    require_all_positive(hidden_size=hidden_size, num_layers=num_layers)
+    require_key(key)
+    key_trunk, key_out = jax.random.split(key)
+    trunk = Dense(in_size, hidden_size, num_layers, key=key_trunk, **options)
+    return trunk, LatentHead(hidden_size, latent_size, keys=jax.random.split(key_out))
 
 
 def _require(model: AbstractModel, wanted: type[Model]) -> Model:

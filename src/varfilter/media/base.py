@@ -6,9 +6,10 @@ arrays, which need no more than the defaults, are at the end of this file.
 """
 
 from abc import ABC
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
 import jax.numpy as jnp
@@ -81,7 +82,7 @@ class NewSequence(NamedTuple):
 
 
 class NewRecording(NamedTuple):
-    """Rows in the user's units as they were read, and what is the recording's own (`schema`)."""
+    """A recording as it was read: rows in the user's units, and its own schema if it has one."""
 
     name: str
     rows: np.ndarray
@@ -119,7 +120,9 @@ class AbstractMedium(ABC):
 
     - `name` is how the records of runs call it; `plural` is what people call such data.
     - `source` is the class of its options. `experiment` is the name of the experiment whose
-      model, sizes and schedule suit the user's own recordings.
+      model, sizes and schedule suit the user's own recordings; `own_sizes` are those of the
+      model's sizes that differ from it there, and `own_epochs` how many epochs the small preset
+      has, where not as many as it has anyway.
     - `suffixes` are the endings of recordings of which a folder makes a data set;
       `frame_suffixes` those of files that count only where there is nothing else.
     - `endings` are those of the files that samples are written to, its own first.
@@ -143,6 +146,8 @@ class AbstractMedium(ABC):
     plural: ClassVar[str]
     source: ClassVar[type[Source]]
     experiment: ClassVar[str] = "table"
+    own_sizes: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    own_epochs: ClassVar[int | None] = None
     suffixes: ClassVar[frozenset[str]] = frozenset()
     frame_suffixes: ClassVar[frozenset[str]] = frozenset()
     endings: ClassVar[tuple[str, ...]] = (".npz",)
@@ -286,7 +291,7 @@ class AbstractMedium(ABC):
         return {}
 
     def spread_of(self, num_particles: int) -> float:
-        """How much wider a prior is than it was learned, where there are so many trajectories.
+        """How much wider than learned a prior is, in a filter of `num_particles` trajectories.
 
         One trajectory is the paper's filter, and has what was learned.
         """
@@ -434,7 +439,7 @@ class AbstractMedium(ABC):
         return []
 
     def gallery_of(self, dataset: Dataset) -> Gallery:
-        """At most how much of this data set a figure of it shows."""
+        """How much of this data set a figure of it shows at most."""
         return self.gallery
 
     def draw_dataset(self, page: Any, dataset: Dataset, shown: list[Any]) -> Figure:

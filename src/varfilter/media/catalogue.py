@@ -16,6 +16,7 @@ from varfilter.data.dataset import Dataset
 from varfilter.data.sets.registry import CATALOGUE, entry_named, read_set, require_options
 from varfilter.filters.base import Filtered
 from varfilter.media.base import AbstractMedium, ArrayMedium, Figure, NewSequence, Source
+from varfilter.media.cells import whole_quantiles
 from varfilter.media.formats import Row
 from varfilter.media.music import MusicMedium
 from varfilter.media.rows import (
@@ -221,7 +222,7 @@ def forecast_rows(
     require_shape("forecast", mean, dataset)
     parts = {"mean": restored(dataset, mean)}
     for level, values in zip(forecast.levels, np.asarray(forecast.quantiles), strict=True):
-        parts[quantile_name(level)] = restored(dataset, values)
+        parts[quantile_name(level)] = whole_quantiles(dataset, level, restored(dataset, values))
     times = times_from(dataset, last, len(mean), begin=1) if times is None else times
     return medium_of(dataset).forecast_rows(dataset, times, parts, sequence)
 

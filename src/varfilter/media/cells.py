@@ -81,3 +81,15 @@ def cells_of(dataset: Dataset) -> list[Cell]:
         cells.append(Cell(name, first, levels.get(name, ())))
         first = cells[-1].elements.stop
     return cells
+
+
+def whole_quantiles(dataset: Dataset, level: float, values: np.ndarray) -> np.ndarray:
+    """Quantiles (..., columns) in the user's units, of whole numbers whole ones.
+
+    They are rounded away from the median, so that a band holds no less than it says.
+    """
+    if not isinstance(dataset.family, tuple):
+        return values
+    is_whole = np.array([family.has_levels for family in dataset.family])
+    rounded = np.rint if level == 0.5 else np.floor if level < 0.5 else np.ceil
+    return np.where(is_whole, rounded(values) + 0.0, values).astype(values.dtype)  # -0 is 0

@@ -69,7 +69,7 @@ def _write_gif(path: Path | io.BytesIO, levels: np.ndarray, rate: float | int) -
 
 
 def _write_mp4(path: Path | io.BytesIO, levels: np.ndarray, rate: float | int) -> None:
-    """As H.264 of high quality, in the colours that every viewer knows."""
+    """Write a film as H.264 of high quality, in the colours that every viewer knows."""
     av: Any = require_library("av", extra="video")
     # The coding of colours takes pixels two by two.
     even = levels[:, : levels.shape[1] // 2 * 2, : levels.shape[2] // 2 * 2]
@@ -228,7 +228,7 @@ def frame_measures(dataset: Dataset, split: str, predictor: Predictor) -> list[M
 
 
 def _videos(number: int, num_long: int) -> str:
-    """So many videos; and of how many that are long enough, where not all were taken."""
+    """The number of videos in words; and of how many long enough ones, if not all were taken."""
     if number == num_long:
         return count(number, "video")
     return f"the first {number:,} of {count(num_long, 'video')} that are long enough"

@@ -12,6 +12,7 @@ import numpy as np
 from varfilter.data.tables.files import is_time_index
 from varfilter.data.tables.schema import TableSchema
 from varfilter.data.tables.times import UNNAMED, under_own_name
+from varfilter.data.tables.zones import on_wall
 from varfilter.media.formats import Row, as_columns
 
 
@@ -35,16 +36,33 @@ def frame_like(
         return _polars(frame, columns, schema, is_aligned=is_aligned)
     if library == "pandas":
         return _pandas(frame, columns, schema, is_aligned=is_aligned)
-    if is_aligned and isinstance(frame, Mapping):
-        for name, ours in _own(schema, frame, with_values=True).items():
-            columns[ours] = np.asarray(frame[name])
+    if isinstance(frame, Mapping):
+        for name, column in _own(schema, frame, with_values=is_aligned).items():
+            if is_aligned:
+                columns[column] = np.asarray(frame[name])
+            elif _is_text(frame[name]) and columns[column].dtype.kind == "M":
+                columns[column] = np.array(_as_texts(columns[column], schema), object)
+        names = _own_names(schema, frame)
+        columns = {names.get(name, name): values for name, values in columns.items()}
     return columns
+
+
+def _is_text(values: Any) -> bool:
+    """Whether what is there is text, and something is."""
+    present = [value for value in values if value is not None and value == value]
+    return bool(present) and all(isinstance(value, str) for value in present)
+
+
+def _as_texts(times: np.ndarray, schema: TableSchema) -> list[str]:
+    """Times as the table that was learned from has them."""
+    return [schema.layout.clock.written_as_text(time) for time in times]
 
 
 def _own(schema: TableSchema, names: Iterable[str], *, with_values: bool) -> dict[str, str]:
     """Which of the names are the user's own columns, and what they are called in rows.
 
-    Those of time and sequence; and `with_values`, those that were observed or never change.
+    Those of time and sequence; and `with_values`, those that were observed, never change, or are
+    known inputs.
     """
     names = set(names)
     found: dict[str, str] = {}
@@ -54,8 +72,15 @@ def _own(schema: TableSchema, names: Iterable[str], *, with_values: bool) -> dic
     if schema.sequence is not None:
         found[schema.sequence] = schema.sequence
     if with_values:
-        found |= {name: name for name in (*schema.columns, *schema.constants)}
-    return {name: ours for name, ours in found.items() if name in names}
+        own = (*schema.columns, *schema.constants, *schema.inputs.columns)
+        found |= {name: name for name in own}
+    return {name: column for name, column in found.items() if name in names}
+
+
+def _own_names(schema: TableSchema, names: Iterable[str]) -> dict[str, str]:
+    """What the time is called in a frame that calls it `index`: its name is left out in files."""
+    own = _own(schema, names, with_values=False)
+    return {column: name for name, column in own.items() if name == "index" and column != name}
 
 
 def _polars(frame: Any, columns: dict[str, Any], schema: TableSchema, *, is_aligned: bool) -> Any:
@@ -64,21 +89,35 @@ def _polars(frame: Any, columns: dict[str, Any], schema: TableSchema, *, is_alig
     frame = frame.collect() if hasattr(frame, "collect") else frame
     frame = frame if hasattr(frame, "get_column") else frame.to_frame()
     made = polars.DataFrame(columns)
-    for name, ours in _own(schema, frame.columns, with_values=is_aligned).items():
+    for name, column in _own(schema, frame.columns, with_values=is_aligned).items():
         given = frame.get_column(name)
         if is_aligned:
-            made = made.with_columns(given.alias(ours))
+            made = made.with_columns(given.alias(column))
             continue
-        series, zone = made.get_column(ours), getattr(given.dtype, "time_zone", None)
-        if zone is not None:
+        series, zone = made.get_column(column), getattr(given.dtype, "time_zone", None)
+        own, is_time = schema.layout.clock.zone, made.schema[column].is_temporal()
+        if is_time and given.dtype == polars.String:
+            series = polars.Series(column, _as_texts(series.to_numpy(), schema))
+        elif is_time and zone is None and own:
+            walls = on_wall(series.to_numpy().astype("datetime64[us]").astype(np.int64), own)
+            series = polars.Series(column, walls.astype("datetime64[us]"))
+        elif is_time and zone is not None and own == "":  # what clocks show, nobody said where
+            series = series.cast(polars.Datetime("us"))
+            series = series.dt.replace_time_zone(zone, ambiguous="earliest", non_existent="null")
+        elif is_time and zone is not None:
             series = series.cast(polars.Datetime("us", "UTC")).dt.convert_time_zone(zone)
-            if (given.dt.time() == dt.time()).all():  # days there, whatever their hour is in UTC
+            if own is None and (given.dt.time() == dt.time()).all():
+                # Days there, whatever their hour is in UTC, in which such runs count.
                 series = series.dt.replace_time_zone(None).dt.round("1d")
                 series = series.dt.replace_time_zone(zone, ambiguous="earliest")
-        elif given.dtype in (polars.Date, polars.Datetime) or given.dtype.is_integer():
+        if (
+            given.dtype == polars.Date
+            or given.dtype.is_integer()
+            or (zone is None and given.dtype == polars.Datetime)
+        ):
             series = series.cast(given.dtype)
         made = made.with_columns(series)
-    return made
+    return made.rename(_own_names(schema, frame.columns))
 
 
 def _pandas(frame: Any, columns: dict[str, Any], schema: TableSchema, *, is_aligned: bool) -> Any:
@@ -94,16 +133,19 @@ def _pandas(frame: Any, columns: dict[str, Any], schema: TableSchema, *, is_alig
     }
     own = _own(schema, [*given, *levels], with_values=is_aligned)
     if is_aligned:
-        for name, ours in own.items():
+        for name, column in own.items():
             if name in given:
-                made[ours] = given[name].array
-        told = _own(schema, levels, with_values=False)
-        made = made.drop(columns=list(told.values()))
+                made[column] = given[name].array
+        of_index = list(_own(schema, levels, with_values=False).values())
+        made = made.drop(columns=of_index).rename(columns=_own_names(schema, given))
         return made.set_index(index)
-    for name, ours in own.items():
-        made[ours] = _typed(made[ours], (given | levels)[name])
+    for name, column in own.items():
+        there = (given | levels)[name]
+        if made[column].dtype.kind == "M" and there.dtype.kind not in "Mm" and _is_text(there):
+            made[column] = _as_texts(made[column].to_numpy(), schema)
+        made[column] = _typed(made[column], there, schema.layout.clock.zone)
     if not levels or any(name not in own for name in levels) or len(levels) < index.nlevels:
-        return made
+        return made.rename(columns=_own_names(schema, given))
     return made.set_index([own[name] for name in levels]).rename_axis(list(index.names))
 
 
@@ -114,17 +156,31 @@ def _level_name(index: Any, level: int) -> str:
     return "index" if index.nlevels == 1 else f"level_{level}"
 
 
-def _typed(series: Any, given: Any) -> Any:
-    """A column of times or names with the type that it had in the user's frame."""
-    if str(given.dtype).startswith("period"):
-        return series.dt.to_period(given.dtype.freq)
-    if given.dtype.kind == "M":
-        zone = getattr(given.dt, "tz", None)
-        if zone is None:
-            return series
+def _typed(series: Any, given: Any, own: str | None) -> Any:
+    """A column of times or names with the type that it had in the user's frame.
+
+    `own` is the zone of the table that was learned from; None: it was not asked for.
+    """
+    import pandas
+
+    if given.dtype.kind == "m" and series.dtype.kind == "f":
+        return pandas.to_timedelta(series, unit="s").astype(given.dtype)
+    is_time = series.dtype.kind == "M"
+    if is_time and given.dtype.kind == "O" and all(type(day) is dt.date for day in given):
+        return series.dt.date
+    zone = getattr(given.dt, "tz", None) if given.dtype.kind == "M" else None
+    if is_time and zone is not None and own == "":  # what clocks show, of which nobody said where
+        first = np.ones(len(series), bool)
+        return series.dt.tz_localize(zone, ambiguous=first, nonexistent="shift_forward")
+    if is_time and zone is None and own:
+        walls = on_wall(series.to_numpy().astype("datetime64[us]").astype(np.int64), own)
+        series = type(series)(walls.astype("datetime64[us]"), series.index)
+    elif is_time and zone is not None:
         series = series.dt.tz_localize("UTC").dt.tz_convert(zone)
-        if (given == given.dt.normalize()).all():  # days there, whatever their hour is in UTC
+        if own is None and (given == given.dt.normalize()).all():
+            # Days there, whatever their hour is in UTC, in which such runs count.
             days = series.dt.tz_localize(None).dt.round("D")
             series = days.dt.tz_localize(zone, ambiguous=np.ones(len(days), bool))
-        return series
+    if str(given.dtype).startswith("period"):
+        return series.dt.to_period(given.dtype.freq)
     return series.astype(given.dtype) if given.dtype.kind in "iu" else series

@@ -36,7 +36,7 @@ class Gaussians(NamedTuple):
         return Gaussians(centre, spread, np.zeros(centre.shape[-1], bool))
 
     def summing_to_one(self, groups: Sequence[Sequence[int]]) -> "Gaussians":
-        """The same with probabilities of the levels of a column, at these places, as shares."""
+        """Scale the probabilities of the levels at each group of places so that they sum to 1."""
         centre = self.centre.copy()
         for places in map(list, groups):
             centre[..., places] /= np.sum(centre[..., places], axis=-1, keepdims=True)

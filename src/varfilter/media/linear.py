@@ -51,7 +51,7 @@ ROUNDED = 128
 
 
 class Units(NamedTuple):
-    """How the columns are told: y = log x or x, over `unit`, by column."""
+    """The units in which the linear model sees each column: y = log x or x, divided by `unit`."""
 
     is_log: np.ndarray
     moves: np.ndarray
@@ -61,18 +61,18 @@ class Units(NamedTuple):
 
     @staticmethod
     def of(dataset: Dataset) -> "Units":
-        """The units in which the run's own model is told of the columns."""
-        told = [family.transform or Transform() for family in dataset.families]
-        moves = np.array([each.change_scale is not None for each in told])
+        """The units that follow from the transforms of the run's own model."""
+        transforms = [family.transform or Transform() for family in dataset.families]
+        moves = np.array([each.change_scale is not None for each in transforms])
         # This model knows no seasons: its changes are those from step to step.
-        scale = np.array([each.season_spread or each.change_scale or 1.0 for each in told])
-        unit = np.array([each.log_scale or 1.0 for each in told]) * scale
-        drift = np.array([0.0 if each.season else each.drift for each in told]) / scale
-        is_log = np.array([each.log_scale is not None for each in told])
+        scale = np.array([each.season_spread or each.change_scale or 1.0 for each in transforms])
+        unit = np.array([each.log_scale or 1.0 for each in transforms]) * scale
+        drift = np.array([0.0 if each.season else each.drift for each in transforms]) / scale
+        is_log = np.array([each.log_scale is not None for each in transforms])
         is_binary = np.array([family.is_binary for family in dataset.families])
         return Units(is_log, moves, unit, drift, is_binary)
 
-    def told(self, xs: np.ndarray) -> np.ndarray:
+    def transformed(self, xs: np.ndarray) -> np.ndarray:
         """Observations in the units of the linear model."""
         xs = np.asarray(xs, np.float64)
         # What is missing stays missing.
@@ -83,7 +83,9 @@ class Units(NamedTuple):
 def linear_start(dataset: Dataset) -> LinearGaussian:
     """The model before it has learned anything but autocorrelations."""
     units, size = Units.of(dataset), dataset.num_elements
-    sequences = [units.told(dataset.observations(np.asarray(rows))) for rows in dataset.train]
+    sequences = [
+        units.transformed(dataset.observations(np.asarray(rows))) for rows in dataset.train
+    ]
     seen = np.concatenate(sequences)
     mean, variance = np.nanmean(seen, axis=0), np.maximum(np.nanvar(seen, axis=0), 1e-3)
     factor = np.where(units.moves, 1.0, _autocorrelation(sequences, mean))
@@ -113,7 +115,7 @@ def fit_linear(dataset: Dataset, *, num_updates: int = NUM_UPDATES) -> LinearGau
     """
     start, units = linear_start(dataset), Units.of(dataset)
     sequences = [
-        units.told(dataset.observations(np.asarray(rows))).astype(np.float32)
+        units.transformed(dataset.observations(np.asarray(rows))).astype(np.float32)
         for rows in dataset.train
     ]
     # Of a Gaussian prior, as a part of the loss of a step.
@@ -304,7 +306,7 @@ def _ahead(
     first = max(min(places.min(initial=len(sequence)), sequence.begin) - MOST_BEFORE, 0)
     places = places - first
     own = None if sequence.us is None else sequence.us[first:]
-    xs, known = _padded(units.told(sequence.xs[first:]), own, model.input_size)
+    xs, known = _padded(units.transformed(sequence.xs[first:]), own, model.input_size)
     means, covariances, _ = _kept_filtered(model, xs, known, units.moves)
     us = np.zeros((len(xs) + horizon, model.input_size), np.float32)
     if own is not None:

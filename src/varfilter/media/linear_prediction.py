@@ -87,7 +87,7 @@ def _sounds(dataset: Dataset, split: str) -> Iterator[np.ndarray]:
 
 
 def _training(dataset: Dataset) -> Iterator[np.ndarray]:
-    """The training sounds; of a large set every so many."""
+    """The training sounds; of a large set only some, at even distances."""
     every = -(-len(dataset.train.values) // MOST_SAMPLES)
     for number, samples in enumerate(_sounds(dataset, "train")):
         if number % every == 0:

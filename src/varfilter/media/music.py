@@ -220,7 +220,7 @@ class MusicMedium(AbstractMedium):
         return [*found, *_made_up(dataset, split, predictor)]
 
     def likely(self, dataset: Dataset, mean: Any) -> Any:
-        """As many of the most probable keys as are expected to sound.
+        """The most probable keys, as many of them as are expected to sound.
 
         Those above 1/2 alone would be too few: a model that knows a chord will come, and not yet
         which, gives none of its notes as much.

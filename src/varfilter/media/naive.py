@@ -278,7 +278,7 @@ def _since_last_seen(training: Sequence[np.ndarray], lag: int) -> tuple[np.ndarr
 def _since_seasons(
     training: Sequence[np.ndarray], num: int, season: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The changes since so many seasons before, and their number."""
+    """The changes since `num` seasons before, and `num` for each of them."""
     changes = np.concatenate([xs - _lagged(xs, season * num) for xs in training])
     return changes, np.full(changes.shape, float(num))
 

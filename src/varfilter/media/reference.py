@@ -70,7 +70,7 @@ class _Zeros(NamedTuple):
 
     @staticmethod
     def of_columns(dataset: Dataset) -> "dict[int, _Zeros]":
-        """Those of the columns with many zeros, in training; frequencies have one added."""
+        """Fit each column with many zeros to the training part; frequencies have one added."""
         places = [i for i, f in enumerate(dataset.families) if f.distribution is ZeroInflated]
         found: dict[int, _Zeros] = {}
         for i in places if isinstance(dataset.family, tuple) else ():
@@ -182,7 +182,7 @@ def _sequences(dataset: Dataset, split: str) -> Iterator[np.ndarray]:
 
 
 def _training(dataset: Dataset) -> Iterator[np.ndarray]:
-    """The training sequences; of a large set every so many, which tell the spread as well."""
+    """The training sequences; of a large set only some, which tell the spread as well."""
     every = max(1, dataset.train.values.size // MOST_NUMBERS)
     for number, xs in enumerate(_sequences(dataset, "train")):
         if number % every == 0:

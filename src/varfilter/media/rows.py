@@ -19,6 +19,7 @@ from varfilter._arguments import kind
 from varfilter.data.dataset import Dataset
 from varfilter.distributions import AbstractDistribution
 from varfilter.filters.base import Filtered
+from varfilter.media.cells import whole_quantiles
 from varfilter.media.formats import Row
 from varfilter.prediction import Predicted
 
@@ -75,7 +76,7 @@ class GivenRows(NamedTuple):
     cells: Mapping[str, np.ndarray] = MappingProxyType({})
 
     def steps(self, begin: int, end: int) -> "GivenRows":
-        """Those that lie on the steps from one up to another, which are counted from the first."""
+        """The rows on the steps from `begin` to before `end`, with `begin` as step 0."""
         first, last = np.searchsorted(self.places, [begin, end])
         return GivenRows(
             self.places[first:last] - begin,
@@ -112,7 +113,7 @@ class Filtering:
     cells: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def at(self, steps: np.ndarray) -> "Filtering":
-        """What was said of some steps, of which any may be there several times."""
+        """The filtering of some steps, in the order given; a step may be given several times."""
 
         def of(value: Any) -> Any:
             if isinstance(value, Mapping):
@@ -125,7 +126,7 @@ class Filtering:
         return of(self)
 
     def as_given(self, given: GivenRows, *, fill_gaps: bool) -> "Filtering":
-        """The same for each row of the user's; with `fill_gaps`, for each step without one too.
+        """The filtering of each row of the user's; with `fill_gaps`, also of steps without a row.
 
         Of two rows on a step, what is said of a column is said to the row whose value it is. A row
         that lost a value to another was not judged: it has neither surprise nor alarm.
@@ -144,7 +145,7 @@ class Filtering:
         return replace(found, rows=rows, times=times, cells=cells)
 
     def _without(self, rows: np.ndarray, elements: np.ndarray) -> "Filtering":
-        """The same without the surprise of some rows, and of some elements (rows, elements)."""
+        """The filtering without the surprise of some rows and of some elements (rows, elements)."""
         columns, alarms = self.columns, self.alarms
         if columns is not None:
             columns = replace(columns, nats=np.where(elements, np.nan, columns.nats))
@@ -160,7 +161,7 @@ class Filtering:
 
 
 def _padded(values: np.ndarray, count: int) -> np.ndarray:
-    """The values with so many after them that are missing."""
+    """The values, followed by `count` missing ones."""
     if not count:
         return values
     return np.concatenate([values.astype(object), np.full(count, None, object)])
@@ -209,7 +210,9 @@ def filtering_of(
     if predicted is not None:
         quantiles = np.asarray(predicted.quantiles)
         parts |= {
-            quantile_name(level): restored(dataset, quantiles[:, i])
+            quantile_name(level): whole_quantiles(
+                dataset, level, restored(dataset, quantiles[:, i])
+            )
             for i, level in enumerate(predicted.levels)
         }
     parts = {name: _shifted(values, num_given) for name, values in parts.items()}
@@ -394,7 +397,7 @@ def _column_surprises(dataset: Dataset, predicted: Any, num_given: int) -> Colum
 
 
 def _as_one(dataset: Dataset, columns: ColumnSurprises, surprise: np.ndarray) -> ColumnSurprises:
-    """The same where one column alone was observed: its surprise is that of the step.
+    """Where only one column was observed, give it the surprise of the step.
 
     Both are estimates of the same probability; two numbers for it would only differ by the draws.
     """
@@ -407,7 +410,7 @@ def _as_one(dataset: Dataset, columns: ColumnSurprises, surprise: np.ndarray) ->
 
 
 def _bands(dataset: Dataset, means: Any, variances: Any) -> np.ndarray:
-    """From where to where nine in ten values lie, by moments in the model's units; ends last."""
+    """The range in which nine in ten values lie, by moments in the model's units; ends last."""
     means, variances = np.asarray(means, np.float64), np.asarray(variances, np.float64)
     found = means[..., None] + np.array([-HALF_BAND, HALF_BAND]) * np.sqrt(variances)[..., None]
     for i, (_, family) in enumerate(dataset.column_families):

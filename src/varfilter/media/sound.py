@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -57,12 +58,16 @@ class SoundSource(Source):
 
 
 class SoundMedium(AbstractMedium):
-    """Sound: the pressure of the air, so many times a second."""
+    """Sound: the pressure of the air, sampled at a fixed rate."""
 
     name = "sound"
     plural = "sound"
     source = SoundSource
     experiment = "vrnn-timit-sample-avf"
+    # Each sample depends on so many before it, by a filter that the paper's models do not have; and
+    # the scores of the small preset still fall where that of the paper's data ends.
+    own_sizes = MappingProxyType({"order": 16})
+    own_epochs = 100
     suffixes = frozenset(
         {".wav", ".flac", ".sph", ".nist", ".aiff", ".aif", ".mp3", ".ogg", ".oga", ".opus"}
     )
@@ -79,7 +84,7 @@ class SoundMedium(AbstractMedium):
     )
 
     def holds(self, dataset: Dataset) -> bool:
-        """Whether a row is one number, so many in a second."""
+        """Whether a row is one number, and the data have a rate."""
         return dataset.train.values.shape[1:] == () and dataset.rate is not None
 
     def reader(self, path: Path) -> Callable[..., Dataset]:

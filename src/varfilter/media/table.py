@@ -255,7 +255,8 @@ class TableMedium(AbstractMedium):
     def step_rows(self, dataset: Dataset, filtering: Filtering) -> Iterator[Row]:
         """Rows with each column as it came, `COLUMN_mean`, `COLUMN_std` and quantiles.
 
-        A column that is left out for never changing in training comes back as it came too.
+        A column that is left out for never changing in training comes back as it came too, and so
+        do known inputs.
         Of a categorical column, `COLUMN_level`, the most probable one, `COLUMN_p`, how probable it
         is, and `COLUMN_p_LEVEL`, ... if there are at most eight. Then the surprise of each column
         by itself, `COLUMN_surprise`, and of all, `surprise`, in nats; and, where it is known what

@@ -10,7 +10,7 @@ from varfilter.data.tables.grid import Clock
 from varfilter.data.tables.parts import split_time
 from varfilter.data.tables.times import UNNAMED
 from varfilter.media.cells import cells_of
-from varfilter.media.formats import Row
+from varfilter.media.formats import Moment, Row
 from varfilter.media.rows import (
     Filtering,
     free_names,
@@ -33,8 +33,12 @@ def step_rows(dataset: Dataset, filtering: Filtering) -> Iterator[Row]:
     wanted += [name for cell in cells for name in cell.predicted_names(parts)]
     wanted += [f"{cell.name}_surprise" for cell in cells if surprises is not None]
     names = names_of(dataset, [*wanted, *latent_names(filtering)])
+    clock = _clock_of(dataset)
+    texts = [time.text for time in filtering.times if isinstance(time, Moment)]
+    if 0 < len(texts) < len(filtering.times):
+        clock = clock.like(texts)  # those of gaps, too
     for t, time in enumerate(filtering.times):
-        row: Row = {names["sequence"]: filtering.sequence, **_time_cells(dataset, names, time)}
+        row: Row = {names["sequence"]: filtering.sequence, **_time_cells(clock, names, time)}
         for cell in cells:
             row[cell.name] = (
                 filtering.cells[cell.name][t]
@@ -62,9 +66,9 @@ def forecast_rows(
     wanted = [name for cell in cells for name in cell.predicted_names(parts)]
     # No column is written by its own name here, but `step` beside a column of that name
     # misleads.
-    names = names_of(dataset, ["step", *wanted])
+    names, clock = names_of(dataset, ["step", *wanted]), _clock_of(dataset)
     for i, time in enumerate(times):
-        row: Row = {names["sequence"]: sequence, **_time_cells(dataset, names, time)}
+        row: Row = {names["sequence"]: sequence, **_time_cells(clock, names, time)}
         row[names["step"]] = i + 1
         for cell in cells:
             row |= {names[name]: v for name, v in cell.predicted(parts, i).items()}
@@ -75,23 +79,27 @@ def names_of(dataset: Dataset, wanted: Sequence[str] = ()) -> dict[str, str]:
     """Names for our own columns; the user's for those of time and sequence, where there are."""
     schema = dataset.schema
     users = {"sequence": (schema and schema.sequence) or "sequence"}
-    clock = Clock(None) if schema is None else schema.layout.clock
+    clock = _clock_of(dataset)
     if clock.parts:
         users |= {name: name for name in clock.columns}
     else:
         users["time"] = "time" if clock.column in (None, *UNNAMED) else clock.column
-    constants = () if schema is None else schema.constants
-    taken = (*dataset.columns, *constants)
+    others = () if schema is None else (*schema.constants, *schema.inputs.columns)
+    taken = (*dataset.columns, *others)
     return free_names(taken, users | {name: name for name in wanted})
 
 
-def _time_cells(dataset: Dataset, names: dict[str, str], time: Any) -> Row:
+def _clock_of(dataset: Dataset) -> Clock:
+    return Clock(None) if dataset.schema is None else dataset.schema.layout.clock
+
+
+def _time_cells(clock: Clock, names: dict[str, str], time: Any) -> Row:
     """A time as the table has it: in one column, or in those of its parts."""
-    clock = Clock(None) if dataset.schema is None else dataset.schema.layout.clock
     if clock.parts and isinstance(time, np.datetime64):
         cells = split_time(time, clock.parts)
         return {names[name]: value for name, value in cells.items()}
-    return {names["time"]: clock.written(time)}
+    text = clock.text(time)
+    return {names["time"]: clock.written(time) if text is None else Moment.of(time, text)}
 
 
 def sample_rows(
@@ -101,11 +109,12 @@ def sample_rows(
     times = times_from(dataset, first_time(dataset), len(xs)) if times is None else times
     are_whole = [family.has_levels for _, family in dataset.column_families]
     cells, names = cells_of(dataset), names_of(dataset)
+    clock = _clock_of(dataset)
     begin = {} if sequence is None else {names["sequence"]: sequence}
     known = {} if dataset.schema is None else dataset.schema.constants
     constants = {name: int(v) if v.is_integer() else v for name, v in known.items()}
     for time, values in zip(times, restored(dataset, xs), strict=True):
-        row: Row = begin | _time_cells(dataset, names, time)
+        row: Row = begin | _time_cells(clock, names, time)
         for cell in cells:
             value = cell.value(values)
             is_whole = are_whole[cell.first] and not cell.levels and np.isfinite(value)

@@ -131,7 +131,7 @@ class NumericColumns(AbstractColumns):
 
 
 class CountColumns(AbstractColumns):
-    """As numeric columns, with the mass of each level."""
+    """Numeric columns, with the mass of each level."""
 
     distribution = DiscretizedNormal
     places: tuple[int, ...] = eqx.field(static=True)

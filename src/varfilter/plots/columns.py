@@ -114,7 +114,7 @@ def fan(dataset: Dataset, found: Fan, width: float) -> Figure:
 
 
 def drawn_columns(dataset: Dataset, xs: np.ndarray) -> list[int]:
-    """The columns that have something to show, at most so many: constants have not."""
+    """The columns that have something to show, at most `MOST_PANELS`: constants have not."""
     changing = [i for i in range(xs.shape[1]) if np.unique(xs[~np.isnan(xs[:, i]), i]).size > 1]
     return (changing or [0])[:MOST_PANELS]
 

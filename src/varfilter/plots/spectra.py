@@ -40,7 +40,7 @@ def flatness(samples: np.ndarray, rate: float | int) -> float:
 
 
 def loudest_part(samples: np.ndarray, size: int) -> np.ndarray:
-    """The part of so many samples with the most energy; all of what is shorter."""
+    """The `size` samples in a row with the most energy; all of them if there are fewer."""
     if len(samples) <= size:
         return samples
     sums = np.concatenate([[0.0], np.cumsum(np.square(samples - np.mean(samples)))])

@@ -110,7 +110,7 @@ def blank(width: float, height: float) -> Figure:
 def panels(
     width: float, count: int, height: float, *, columns: int = 2, header: float = 0.0
 ) -> Any:
-    """A figure and its panels, so many, side by side where there is room."""
+    """A figure and its `count` panels, side by side where there is room."""
     num_wide = min(columns, count) if width == WIDE else 1
     num_high = -(-count // num_wide)
     figure = blank(width, height * num_high + header)

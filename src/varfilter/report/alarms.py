@@ -30,7 +30,7 @@ MOST_OPEN = 3
 
 @dataclass(frozen=True)
 class SplitAlarms:
-    """The alarms in a split: `numbers` is plain JSON, `drawn` are events and what is round them."""
+    """The alarms in a split: `numbers` is plain JSON, `drawn` the events with the steps around."""
 
     numbers: dict[str, Any]
     drawn: list[Filtering]

@@ -15,6 +15,7 @@ from varfilter.plots.columns import FAN_LEVELS, Fan
 from varfilter.plots.page import table
 from varfilter.prediction import forecast
 from varfilter.runs.applied import AppliedRun
+from varfilter.runs.comparison import score_rows
 from varfilter.training.predictive_draws import belief_before
 
 ABOUT = (
@@ -39,31 +40,29 @@ def comparison_tables(compared: Mapping[str, Any]) -> list[str]:
         every = compared["forecast_every"]
         begun = f", from one in {every}" if horizon > 1 and every > 1 else ""
         parts.append(f"<p><b>{ahead}</b>, {html.escape(steps)}{begun}:</p>")
-        parts.append(_table(compared, str(horizon)))
+        parts.append(_table(compared, horizon))
     notes = " ".join(html.escape(text) for text in (ABOUT, *compared["notes"]))
     return [*parts, f'<p class="note">{notes}</p>']
 
 
-def _table(compared: Mapping[str, Any], horizon: str) -> str:
-    by_predictor = {name: each[horizon] for name, each in compared["columns"].items()}
+def _table(compared: Mapping[str, Any], horizon: int) -> str:
     rows, best_rows = [], []
-    for column in next(iter(by_predictor.values())):
-        best = min(each[column]["nats"] for each in by_predictor.values())
-        for predictor, scores in by_predictor.items():
-            own = scores[column]
-            if own["nats"] == best:
-                best_rows.append(len(rows))
-            numbers = [f"{own[name]:.4g}" for name in ("rmse", "nats", "crps")]
-            shares = [own[name] for name in ("within_50", "within_90")]
-            shown = ["-" if each is None else f"{each:.0%}" for each in shares]
-            rows.append([column, predictor, *numbers, *shown])
-    totals = {name: each[horizon] for name, each in compared["nats"].items()}
-    for predictor, nats in totals.items():
-        if nats == min(totals.values()):
+    for column, _, predictor, scores, is_best in score_rows(compared, horizon):
+        if is_best:
             best_rows.append(len(rows))
-        rows.append(["all", predictor, "", f"{nats:.4g}", "", "", ""])
+        numbers = [_cell(scores, name, ".4g") for name in ("rmse", "nats", "crps")]
+        shares = [_cell(scores, name, ".0%") for name in ("within_50", "within_90")]
+        rows.append(["all" if column is None else column, predictor, *numbers, *shares])
     head = ["column", "predictor", "RMSE", "log score", "CRPS", "50%", "90%"]
     return table(head, rows, highlighted=best_rows, is_dense=True)
+
+
+def _cell(scores: Mapping[str, Any], name: str, form: str) -> str:
+    """A score in words: nothing where there is none, a dash where it says nothing."""
+    if name not in scores:
+        return ""
+    value = scores[name]
+    return "-" if value is None else f"{value:{form}}"
 
 
 def middle_fan(
@@ -109,7 +108,7 @@ def middle_fan(
 
 
 def forecast_numbers(fan: Fan) -> dict[str, Any]:
-    """Where the drawn forecast begins, how far it reaches, and how much of what came is inside."""
+    """The first step and the horizon of a drawn forecast, and how much of what came is inside."""
     within_50, within_90 = fan.shares()
     return {
         "name": fan.name,

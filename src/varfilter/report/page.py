@@ -286,7 +286,7 @@ def _inference(found: Sequence[RunSummary]) -> list[str]:
 
 
 def _by_data(found: Sequence[RunSummary]) -> list[tuple[str, list[RunSummary]]]:
-    """Runs on the same numbers, together: others have other scales."""
+    """Group runs by the data they were scored on: scores on other data have other scales."""
     groups: dict[str, list[RunSummary]] = {}
     for each in found:
         groups.setdefault(each.numbers["data"]["sha256"], []).append(each)

@@ -40,7 +40,7 @@ def paper_page(numbers: dict[str, Any], figures: list[str]) -> str:
 
 
 def paper_markdown(numbers: dict[str, Any]) -> str:
-    """The same table as Markdown, for a README."""
+    """The table of the paper beside ours as Markdown, for a README."""
     lines = [f"# {numbers['title']}", ""]
     lines += [f"**{text}**\n" for text in _warnings_of(numbers)]
     rows = [HEAD, ["---", "---", *["---:"] * (len(HEAD) - 3), "---"], *map(_cells, numbers["rows"])]

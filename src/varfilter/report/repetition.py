@@ -27,7 +27,8 @@ def command(run: Run) -> str | None:
     name = _name_of(mine)
     words = ["varfilter", "train", name or _place_of(run)]
     given = _unchanged(mine)
-    if mine.preset != (EXPERIMENTS[name].preset if name else None) and not _has_one_preset(mine):
+    usual = EXPERIMENTS[name].preset if name else None
+    if mine.preset != usual and mine.model.one_preset is None:
         words += ["--preset", mine.preset]
     if type(mine.filter.inference) is not type(_before_method(mine).filter.inference):
         words += ["--method", type(mine.filter.inference).__name__.lower()]
@@ -190,8 +191,3 @@ def _before_method(mine: Experiment) -> Experiment:
         return with_preset(EXPERIMENTS[name], mine.preset)
     bare = type(mine.data)(mine.data.source)
     return replace(own_experiment(mine.data, mine.preset), data=bare)
-
-
-def _has_one_preset(mine: Experiment) -> bool:
-    """Whether the experiment comes in one size alone, as that of tables does."""
-    return type(mine.model) is type(EXPERIMENTS["table"].model)

@@ -211,7 +211,7 @@ def _with_iterations(experiment: Experiment, count: int) -> Experiment:
 
 
 def _at_hand(experiment: Experiment) -> Experiment | None:
-    """The same on the free data of its kind, where the named experiments have it."""
+    """The experiment on the free data of its kind, where the named experiments have it."""
     other = AT_HAND.get(experiment.data.source)
     if other is None:
         return None

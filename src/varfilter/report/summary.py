@@ -24,9 +24,8 @@ from varfilter.report.columns import forecast_numbers, middle_fan
 from varfilter.report.inspection import calibration, inspect_sequences
 from varfilter.report.repetition import brevity, command, epochs_in_words, in_python, typed
 from varfilter.runs import Run
-from varfilter.runs.applied import apply_run
-from varfilter.runs.comparison import USUAL_HORIZON, compare_run
-from varfilter.runs.filters import applied_filter
+from varfilter.runs.applied import applied_filter, apply_run
+from varfilter.runs.comparison import USUAL_HORIZON, compare_run, losses
 from varfilter.runs.forecasting import with_pool
 from varfilter.runs.measures import run_predictor
 from varfilter.runs.metrics import judgements, naivety, outdone, shortfall
@@ -117,7 +116,8 @@ def summarize(
     if compared is None:
         beaten = naivety(scores.nats, reference) or outdone(scores.nats, stronger)
     else:
-        beaten = shortfall({name: each["1"] for name, each in compared["nats"].items()}, split)
+        first = {name: each["1"] for name, each in compared["nats"].items()}
+        beaten = shortfall(first, split, **losses(compared))
     warnings = [brevity(run, lines), *judgements(lines, num_epochs=num_epochs), beaten]
     numbers = {
         "label": label,

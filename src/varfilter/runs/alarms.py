@@ -56,7 +56,7 @@ class AlarmRule:
 
     @property
     def note(self) -> str | None:
-        """That a rate is smaller than one in all steps that were validated; None if it is not."""
+        """A warning if the rate is below one in the number of calibrated steps, else None."""
         count = self.calibration.num_steps
         if self.rate * count >= 1.0:
             return None
@@ -125,7 +125,7 @@ class AlarmRule:
 def with_alarms(
     run: Run, applied: "AppliedRun", rate: float | None = None, dataset: Dataset | None = None
 ) -> "AppliedRun":
-    """The same with alarms at this rate, by what is healthy in the run's validation data.
+    """Return `applied` with alarms at this rate, by what is healthy in the validation data.
 
     They are those of `dataset`, or read again; a warning says so where they are not at hand, and
     were not before.

@@ -43,7 +43,7 @@ class Averages:
         return found.summed() if len(found.parts) >= MOST_PARTS else found
 
     def summed(self) -> "Averages":
-        """The same with nothing left to be added."""
+        """The averages with all metrics added to the sums."""
         count, sums = self.count, dict(self.sums)
         for part in jax.device_get(self.parts):
             for name, value in vars(part).items():

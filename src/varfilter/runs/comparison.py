@@ -2,8 +2,8 @@
 
 import math
 import shutil
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -25,6 +25,9 @@ from varfilter.training.predictive_scores import column_scores
 MOST_STEPS, MOST_FORECASTS = 2000, 200
 NUM_SAMPLES = 256
 USUAL_HORIZON = 10
+# Nats by which a column must be worse than with the best reference to be named, or the part by
+# which its error must be larger: of 2,000 values, less may be chance.
+MARGIN = 0.1
 
 
 def compare_run(
@@ -109,6 +112,40 @@ def compare_run(
     }
 
 
+class ScoreRow(NamedTuple):
+    """What a predictor scored on one column, or by the sum over all columns (`column` is None).
+
+    `number` counts the predictors from 0, and `is_best` says whether none has fewer nats. A sum
+    has `nats` alone.
+    """
+
+    column: str | None
+    number: int
+    predictor: str
+    scores: Mapping[str, Any]
+    is_best: bool
+
+
+def score_rows(
+    compared: Mapping[str, Any], horizon: int, most_columns: int | None = None
+) -> list[ScoreRow]:
+    """The rows of a table of what `compare_run` found so many steps ahead, with the sums last."""
+    by_predictor = {name: each[str(horizon)] for name, each in compared["columns"].items()}
+    sums = {name: {"nats": each[str(horizon)]} for name, each in compared["nats"].items()}
+    groups: list[tuple[str | None, dict[str, Any]]] = [
+        (column, {name: each[column] for name, each in by_predictor.items()})
+        for column in list(next(iter(by_predictor.values())))[:most_columns]
+    ]
+    rows = []
+    for column, scores in [*groups, (None, sums)]:
+        best = min(each["nats"] for each in scores.values())
+        rows += [
+            ScoreRow(column, number, predictor, each, each["nats"] == best)
+            for number, (predictor, each) in enumerate(scores.items())
+        ]
+    return rows
+
+
 def _scores_at(
     dataset: Dataset, own: Drawn, references: dict[str, Gaussians], weights: np.ndarray | None
 ) -> dict[str, Any]:
@@ -145,14 +182,58 @@ def remember_comparison(run: Run, dataset: Dataset, horizon: int = 1) -> dict[st
                 "Forecasts will be the model's alone: the validation part is too short to find the"
                 " weights of a pool."
             )
-        run.remember(comparison={name: each["1"] for name, each in found["nats"].items()})
+        first = {name: each["1"] for name, each in found["nats"].items()}
+        run.remember(comparison=first, losses=losses(found))
     return found
+
+
+def losses(compared: Mapping[str, Any]) -> dict[str, Any]:
+    """In what the model is worse than its references, beside the sum of all columns a step ahead.
+
+    - `ahead`: the nats of each predictor further ahead, by the number of steps.
+    - `columns`: those of which the RMSE is a tenth more than that of the best reference, or the log
+      score worse by 0.1 nats; the worst first, each with the two scores, and how many steps ahead.
+    """
+    ahead = {
+        str(steps): {name: each[str(steps)] for name, each in compared["nats"].items()}
+        for steps in compared["horizons"]
+        if steps != 1
+    }
+    found: dict[str, tuple[float, dict[str, Any]]] = {}
+    for steps in sorted(compared["horizons"]):
+        scores = {name: each[str(steps)] for name, each in compared["columns"].items()}
+        for column, own in scores[MODEL].items():
+            others = {n: e[column] for n, e in scores.items() if n not in (MODEL, POOLED)}
+            if others and column not in found and (lost := _loss(own, others)) is not None:
+                found[column] = lost[0], lost[1] | {"steps": steps}
+    worst = sorted(found.items(), key=lambda each: -each[1][0])
+    return {"ahead": ahead, "columns": {column: lost for column, (_, lost) in worst}}
+
+
+def _loss(
+    own: Mapping[str, Any], others: Mapping[str, Mapping[str, Any]]
+) -> tuple[float, dict[str, Any]] | None:
+    """How many times the margin a column is worse than the best reference, and by which score."""
+    found = []
+    for score, word in (("rmse", "RMSE"), ("nats", "nats")):
+        best = min(others, key=lambda name: others[name][score])
+        mine, than = own[score], others[best][score]
+        # The logarithm of a ratio: ten percent are as 0.1 nats. What has no bands has levels.
+        if score == "rmse":
+            worse = math.log(mine / than) if mine > 0 < than else 0.0
+            worse = 0.0 if own["within_90"] is None else worse
+        else:
+            worse = mine - than
+        if worse > MARGIN:
+            known = {"score": word, "model": mine, "reference": best, "than": than}
+            found.append((worse / MARGIN, known))
+    return found[0] if found else None
 
 
 def remember_comparisons(
     runs: Sequence[Run], dataset: Dataset, horizon: int = 1
 ) -> dict[str, Any] | None:
-    """The same for runs that differ by their seeds: what is learned for references is learned once.
+    """Compare runs that differ by their seeds; what references learn is learned once.
 
     The scores of the model are means over the runs.
     """

@@ -38,6 +38,8 @@ from varfilter.runs.update import update_run
 
 # The quantiles between which bands and fans are drawn.
 BAND = (0.05, 0.95)
+# The arguments that a saved filter has on record; how it reads tables, its run knows.
+KEPT = ("split", "num_epochs", "seed", "alarm_rate")
 
 
 class NotFittedError(RuntimeError, ValueError):
@@ -62,7 +64,8 @@ class TableFilter:
 
     The conventions are those of scikit-learn: arguments are kept as they were given (`get_params`,
     `set_params`, `sklearn.base.clone`), `fit` returns the filter itself, and `score` is higher for
-    a better one.
+    a better one, so that `cross_val_score`, `GridSearchCV` and a `Pipeline` that ends in it work.
+    Their folds should be of rows that follow each other, as `TimeSeriesSplit` makes them.
     """
 
     def __init__(
@@ -114,6 +117,17 @@ class TableFilter:
             setattr(self, name, value)
         return self
 
+    def __sklearn_tags__(self) -> Any:
+        """What scikit-learn, which alone asks, should know: no target is needed, NaN is allowed."""
+        from sklearn.utils import InputTags, Tags, TargetTags
+
+        reads = InputTags(string=True, categorical=True, allow_nan=True)
+        return Tags(estimator_type=None, target_tags=TargetTags(required=False), input_tags=reads)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether there is a run to filter with, for scikit-learn's `check_is_fitted`."""
+        return self._run is not None
+
     @property
     def run(self) -> Run:
         """The run: its folder, its metrics, what it learned."""
@@ -121,7 +135,7 @@ class TableFilter:
             raise NotFittedError("This filter is not fitted. Call `fit(frame)`, or `load` one.")
         return self._run
 
-    def fit(self, frame: Any, y: Any = None) -> "TableFilter":
+    def fit(self, X: Any, y: Any = None) -> "TableFilter":
         """Train on the first part of the table, and keep the best by validation on the next.
 
         What was learned is then held against naive and linear predictors (`comparison_`); that it
@@ -129,8 +143,8 @@ class TableFilter:
         `y` is there for pipelines, which give one, and is not looked at.
         """
         require_rate(self.alarm_rate)
-        dataset = read_table(frame, **self._reading)
-        source = self._source(frame)
+        dataset = read_table(X, **self._reading)
+        source = self._source(X)
         experiment = replace(self.choose(source), seed=self.seed)
         if source.source == IN_MEMORY:
             experiment = replace(experiment, name="table")
@@ -140,7 +154,7 @@ class TableFilter:
         run = Run.begin(self._folder(), experiment, dataset)
         for _ in train_run(run, dataset):
             pass
-        self._run, self._fitted, self._dataset = run, frame, dataset
+        self._run, self._fitted, self._dataset = run, X, dataset
         self._compare()
         return self
 
@@ -229,7 +243,7 @@ class TableFilter:
         )  # fmt: skip
         return frame_like(frame, rows, run.template.schema)
 
-    def score(self, frame: Any, y: Any = None) -> float:
+    def score(self, X: Any, y: Any = None) -> float:
         """The mean log score of a step: log p(x_t | x_<t) in nats, higher is better.
 
         Densities are of standardised columns: less their mean in training, by their spread there.
@@ -238,12 +252,12 @@ class TableFilter:
         applied = apply_run(self.run, seed=self.seed)
         found = [
             part.surprise[~np.isnan(part.rows).all(axis=1) & np.isfinite(part.surprise)]
-            for sequence in self._sequences(frame)
+            for sequence in self._sequences(X)
             for part in applied.filterings(sequence)
         ]
         scored = np.concatenate(found)
         if not scored.size:
-            raise ValueError("`frame` has no step to score: each sequence needs two or more rows.")
+            raise ValueError("`X` has no step to score: each sequence needs two or more rows.")
         return -float(np.mean(scored))
 
     def plot(
@@ -292,7 +306,7 @@ class TableFilter:
         """A copy of the run's folder: `load` reads it, and so does `varfilter filter PATH`.
 
         Alarms are calibrated first, and the pool of forecasts is found, unless they were, since the
-        rows stay behind.
+        rows stay behind. The arguments go with it, but for `choose`.
         """
         path = Path(path)
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
@@ -302,10 +316,16 @@ class TableFilter:
         if self._dataset is not None:
             pool_run(self.run, self._dataset)
         shutil.copytree(self.run.folder, path, dirs_exist_ok=True)
+        arguments = {name: getattr(self, name) for name in KEPT}
+        Run.load(path).remember(estimator=arguments)
 
     @classmethod
     def load(cls, path: str | Path) -> "TableFilter":
-        """Load what `save` wrote, or the folder of any run on a table."""
+        """Load what `save` wrote, or the folder of any run on a table.
+
+        Its arguments are those that it was made with, and of how a table is read what was found, so
+        that `fit` reads another one likewise.
+        """
         run = Run.load(path)
         schema = run.template.schema
         if not isinstance(schema, TableSchema):
@@ -313,7 +333,14 @@ class TableFilter:
                 f"`path` {str(path)!r} is a run on {run.experiment.data.source!r}, which is no"
                 " table. Use `filter_data(Run.load(path), ...)`."
             )
-        found = cls(seed=run.experiment.seed, **_reading_of(schema))
+        source, schedule = run.experiment.data, run.experiment.schedule
+        arguments = {
+            "seed": run.experiment.seed,
+            "num_epochs": schedule.num_epochs,
+            "split": getattr(source, "split_by", None) or "auto",
+            **run.record.get("estimator", {}),  # where it was an estimator that was trained
+        }
+        found = cls(**arguments, **_reading_of(schema))
         found._run = run
         return found
 

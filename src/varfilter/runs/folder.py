@@ -81,7 +81,7 @@ def read_record(folder: Path) -> dict[str, Any]:
     path = folder / RECORD
     if not path.is_file():
         raise _no_record(folder)
-    with damage(path, ValueError):
+    with reading(path, ValueError):
         text = path.read_bytes()
         record = unsealed(text) if is_sealed(text) else dict(json.loads(text))
         version = record["version"]
@@ -137,7 +137,7 @@ def write_list(path: Path, entry: str, version: int, listed: list[dict[str, Any]
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Errors of the system inside the block, as a sentence on what could not be written."""
+    """Turn errors of the system inside the block into a sentence on what could not be written."""
     try:
         yield
     except OSError as error:
@@ -153,8 +153,8 @@ def unwritable(path: Path, error: OSError) -> OSError:
 
 
 @contextmanager
-def damage(path: Path, *others: type[Exception]) -> Iterator[None]:
-    """What a record lacks, or has of another type, as one sentence with the fix."""
+def reading(path: Path, *others: type[Exception]) -> Iterator[None]:
+    """Turn errors about what a record lacks, or has of another type, into one with the fix."""
     try:
         yield
     except (KeyError, TypeError, AttributeError, IndexError, *others) as error:

@@ -68,7 +68,7 @@ def history_of(sequence: NewSequence, ahead: Ahead) -> Continued:
 
 
 def with_pool(run: Run, applied: "AppliedRun", dataset: Dataset | None = None) -> "AppliedRun":
-    """The same with forecasts that are pooled, if its medium has references by column.
+    """Return `applied` with forecasts that are pooled, if its medium has references by column.
 
     The weights are found by the validation part of `dataset`, the run's own, which is read again if
     it is not given; a warning says so where it is not at hand, and was not before, and where it is

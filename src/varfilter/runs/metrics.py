@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +30,8 @@ RISEN = 0.05
 FEWEST_AFTER = 2
 # Nats of KL per step below which the latents carry nothing.
 COLLAPSED = 0.05
+# Columns that are named of those in which a model is worse than its references.
+MOST_NAMED = 3
 # New data may lie so far beyond the training data, as a part of their span.
 BEYOND = 0.1
 # Rows that are in memory at once while a large set is gone through.
@@ -208,13 +211,14 @@ def remember_reference(run: Any, dataset: Dataset) -> None:
 
 
 def verdict(run: Any) -> str | None:
-    """That a run is no better than the best of its references, as its record has it; None if it is.
+    """Return a warning if the run's record shows it no better than its best reference, else None.
 
     Records of before there was any say nothing.
     """
     compared = run.record.get("comparison")
     if compared:
-        return shortfall(compared)
+        lost = run.record.get("losses") or {}  # records of before there were any have none
+        return shortfall(compared, ahead=lost.get("ahead", {}), columns=lost.get("columns", {}))
     lines = run.metrics()
     for name, judge in (("reference", naivety), ("stronger_reference", outdone)):
         known = run.record.get(name)
@@ -223,16 +227,46 @@ def verdict(run: Any) -> str | None:
     return None
 
 
-def shortfall(nats: Mapping[str, float], split: str = "valid") -> str | None:
-    """A model that is no better than another predictor; `nats` of each, on a held-out split."""
-    name = best_reference(nats)
-    if nats[MODEL] < nats[name]:
-        return None
-    return (
-        f"The model is no better than the {name}: {nats[MODEL]:.4f} nats per step of the"
-        f" {'validation' if split == 'valid' else split} part, where that has"
-        f" {nats[name]:.4f}."
-    )
+def shortfall(
+    nats: Mapping[str, float],
+    split: str = "valid",
+    *,
+    ahead: Mapping[str, Mapping[str, float]] = MappingProxyType({}),
+    columns: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+) -> str | None:
+    """A model that is no better than another predictor, as a whole or in some of its columns.
+
+    `nats` are of each, on a held-out split, one step ahead, and `ahead` those further ahead, by the
+    number of steps. `columns` are those in which it is worse, the worst first, as
+    `varfilter.runs.comparison.losses` has them.
+    """
+    part = f"{'validation' if split == 'valid' else split} part"
+    said = []
+    for steps, each in {"1": nats, **ahead}.items():
+        name = best_reference(each)
+        if each[MODEL] >= each[name]:
+            where = "The model is" if steps == "1" else f"{steps} steps ahead the model is"
+            said.append(
+                f"{where} no better than the {name}: {each[MODEL]:.4f} nats per step of the {part},"
+                f" where that has {each[name]:.4f}."
+            )
+    if columns:
+        parts = [_loss(name, each) for name, each in columns.items()]
+        rest = f" and {len(parts) - MOST_NAMED} more" if len(parts) > MOST_NAMED else ""
+        where = "" if said else f", on the {part}"
+        what = (
+            "Worse than the best reference"
+            if said
+            else "The model is worse than the best reference"
+        )
+        said.append(f"{what} in {'; '.join(parts[:MOST_NAMED])}{rest}{where}.")
+    return " ".join(said) or None
+
+
+def _loss(name: str, lost: Mapping[str, Any]) -> str:
+    far = "" if lost["steps"] == 1 else f", {lost['steps']} steps ahead"
+    own, other = lost["model"], lost["than"]
+    return f"{name!r} ({lost['score']} {own:.3g}, {lost['reference']} {other:.3g}{far})"
 
 
 def best_reference(nats: Mapping[str, float]) -> str:

@@ -12,7 +12,7 @@ import jax
 
 from varfilter._text import count
 from varfilter.data.dataset import Dataset
-from varfilter.experiments.costs import Expected, Parameters, expected, num_parameters, slowness
+from varfilter.experiments.costs import Estimate, Parameters, expected, num_parameters, slowness
 from varfilter.experiments.experiment import Experiment
 from varfilter.runs.folder import CHECKPOINTS
 from varfilter.runs.run import Run
@@ -55,7 +55,7 @@ class Plan:
     device: str
     platform: str
     available_gib: float | None
-    expected: Expected
+    expected: Estimate
 
     @property
     def left(self) -> int:
@@ -114,7 +114,7 @@ def plan_run(
         f"{count(cores or 1, 'core')} of a CPU" if on_cpu else device.device_kind,
         device.platform,
         available_gib(device),
-        Expected(*(None if each is None else each * len(going) for each in astuple(guess))),
+        Estimate(*(None if each is None else each * len(going) for each in astuple(guess))),
     )
 
 

@@ -6,11 +6,12 @@ worse than the best of them, which nobody knows beforehand (Stone 1961; Geweke a
 
 The weights are those by which the values of the validation part are the most probable. Nothing was
 learned from these, but the checkpoint was chosen by them, so that the weights are slightly in the
-model's favour. Few values leave them near where they start, two thirds for the model and the rest
-shared by its references. The model is there as it is, and with predictions that are narrower or
-wider, since in validation it may have been too wide, or too sure (a spread-adjusted pool: Gneiting
-and Ranjan 2013). They are kept in the run's folder, with all that is needed to forecast without the
-training data.
+model's favour. Few values leave them near where they start: one step ahead, which a model is
+trained for, two thirds for the model and the rest shared by its references; further ahead the same
+for each. The model is there as it is, and with predictions that are narrower or wider, since in
+validation it may have been too wide, or too sure (a spread-adjusted pool: Gneiting and Ranjan
+2013). They are kept in the run's folder, with all that is needed to forecast without the training
+data.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,8 +29,10 @@ from varfilter.runs.metrics import MODEL
 from varfilter.training.predictive_draws import AS_IT_IS, WIDTHS, Drawn
 from varfilter.training.predictive_scores import LEVELS, Predictions, Weighted
 
-# The weight of the model before anything was validated, and how its widths share it.
+# The weight of the model before anything was validated, one step ahead, which it was trained for.
+# Further ahead nobody knows which of the predictors is the best, and each begins with as much.
 START = 2 / 3
+# How the widths of the model share its weight.
 START_OF_WIDTHS = (0.05, 0.1, 0.7, 0.1, 0.05)
 # How many independent values the start counts for.
 STRENGTH = 5.0
@@ -68,11 +71,9 @@ class ForecastPool:
         name. Forecasts began `every` so many steps: those whose ways overlap tell less.
         """
         predictors = (*(f"{MODEL} x {width:g}" for width in WIDTHS), *references)
-        start = np.append(
-            START * np.array(START_OF_WIDTHS), [(1.0 - START) / len(references)] * len(references)
-        )
         weights, wide = [], widened_elements(dataset)
         for horizon, own in drawn.items():
+            start = start_weights(horizon, len(references))
             nats = _nats(dataset, own, [each[horizon] for each in references.values()])
             count = 1.0 if horizon == 1 else min(1.0, every / horizon)
             found = np.empty((len(_columns(dataset)), len(predictors)))
@@ -129,6 +130,13 @@ class ForecastPool:
             np.asarray(known["weights"], np.float64),
             known["num_values"],
         )
+
+
+def start_weights(horizon: int, num_references: int) -> np.ndarray:
+    """The weights of a pool so many steps ahead before anything was validated."""
+    own = START if horizon == 1 else 1.0 / (1 + num_references)
+    others = [(1.0 - own) / num_references] * num_references
+    return np.append(own * np.array(START_OF_WIDTHS), others)
 
 
 def most_probable_weights(nats: np.ndarray, count: float, start: np.ndarray) -> np.ndarray:
@@ -300,7 +308,7 @@ def _as_it_is(start: np.ndarray) -> np.ndarray:
     """The start of a column whose predictions have the one width that they have."""
     found = start.copy()
     found[: len(WIDTHS)] = 0.0
-    found[AS_IT_IS] = START
+    found[AS_IT_IS] = start[: len(WIDTHS)].sum()
     return found
 
 

@@ -32,10 +32,10 @@ from varfilter.runs.folder import (
     RECORD,
     VERSION,
     FolderLock,
-    damage,
     held,
     make_folder,
     read_record,
+    reading,
     surroundings,
     write_record,
     writing,
@@ -100,9 +100,9 @@ class Run:
         folder = Path(folder).expanduser()
         record = read_record(folder)
         path = folder / RECORD
-        with damage(path, ValueError):
+        with reading(path, ValueError):
             medium = medium_of(data_template(record["data"])).name
-        with damage(path):  # what is wrong with a setting, it says itself
+        with reading(path):  # what is wrong with a setting, it says itself
             return cls(folder, from_json(record["experiment"], medium), record)
 
     @classmethod
@@ -239,7 +239,7 @@ class Run:
 
     def _last(self) -> Trained:
         """What the newest checkpoint holds, which nobody has validated."""
-        progress = kept_shapes(_begun, self.experiment, self.template)
+        progress = kept_shapes(_initial_progress, self.experiment, self.template)
         found, refused = newest_checkpoint(self.checkpoints, progress)
         if found is None:
             reason = refused[0] if refused else "Nothing was learned yet."
@@ -438,6 +438,6 @@ def _built(experiment: Experiment, template: Dataset) -> tuple[AbstractModel, Ab
     return built.model, built.filter
 
 
-def _begun(experiment: Experiment, template: Dataset) -> Progress:
+def _initial_progress(experiment: Experiment, template: Dataset) -> Progress:
     model, filter, learner = experiment.build(template)
     return Progress(learner.init(model, filter), model, filter)

@@ -76,7 +76,9 @@ def sample_run(
     # One function for all sequences: another would be compiled again.
     observe = observed_mean(run) if mean else None
     if start is None:
-        found = _begun(run, applied, num_steps, num_sequences, inputs, temperature, observe)
+        found = _from_training_starts(
+            run, applied, num_steps, num_sequences, inputs, temperature, observe
+        )
     else:
         found = _continued(
             run, applied, start, num_steps, num_sequences, inputs, temperature, observe
@@ -90,7 +92,7 @@ def observed_mean(run: Run) -> Observe:
     return lambda emission: likely(template, emission.mean)
 
 
-def _begun(
+def _from_training_starts(
     run: Run,
     applied: AppliedRun,
     num_steps: int,

@@ -13,7 +13,7 @@ from varfilter.experiments.settings import Bound, filter_with
 from varfilter.filters import ParticleFilter, of_each_member, share_of_member
 from varfilter.media.reference import Reference
 from varfilter.models import widened
-from varfilter.runs.filters import trained_inference
+from varfilter.runs.applied import trained_inference
 from varfilter.runs.measures import NUM_FUTURES
 from varfilter.runs.metrics import judgements, outdone, reference_of, verdict
 from varfilter.runs.run import Run
@@ -103,7 +103,7 @@ def score_particles(
     seed: int = 0,
     batch_size: int | None = None,
 ) -> dict[str, Any]:
-    """The same averages for the filter that `filter_data` applies, as plain JSON.
+    """Score a split as `score_run` does, by the filter that `filter_data` applies, as plain JSON.
 
     Its bound, the log of the mean weight of `num_particles` trajectories that are resampled where
     fewer than half of them count (FIVO; Maddison et al. 2017), is on average below log p(x), and

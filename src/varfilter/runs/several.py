@@ -361,7 +361,7 @@ class _Updates:
         if 2 * len(standings) <= len(self.members) or not self.members:
             self.members = list(standings)
             self.group.width = len(self.members)
-            self.updates = self._begun(standings)
+            self.updates = self._updates_from(standings)
         fitted = next(self.updates)
         each = unstacked((fitted.state, fitted.metrics), len(self.members))
         after: dict[int, Standing] = {}
@@ -372,7 +372,7 @@ class _Updates:
                 after[m], events[m] = work.update(standings[m], Fitted(state, metrics))
         return after, events
 
-    def _begun(self, standings: Mapping[int, Standing]) -> Iterator[Fitted]:
+    def _updates_from(self, standings: Mapping[int, Standing]) -> Iterator[Fitted]:
         works = [self.group.works[m] for m in standings]
         first, options = works[0], dict(self.options)
         per_dispatch = min(options.pop("updates_per_dispatch"), first.per_epoch)

@@ -104,7 +104,7 @@ def starts_of(run: "Run") -> np.ndarray | None:
 
 
 def _evenly(items: list[Any], most: int) -> list[Any]:
-    """At most so many of the items, at even distances."""
+    """At most `most` of the items, at even distances."""
     if len(items) <= most:
         return items
     return [items[i] for i in np.linspace(0, len(items) - 1, most).round().astype(int)]

@@ -74,7 +74,7 @@ def affordable(
 def stretched(
     validation: Validation, num_epochs: int, *, epoch: float, full: float, few: float
 ) -> Validation:
-    """The same less often, if the `few` sequences it scores take longer than was thought."""
+    """A validation that is less often, if its `few` sequences take longer than was thought."""
     budget = SHARE * epoch * num_epochs
     per_full = validation.epochs_per_full
     if per_full is not None:

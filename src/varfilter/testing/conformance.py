@@ -195,12 +195,12 @@ def half_missing(xs: Any) -> Any:
 
 
 def on_host(tree: Any) -> Any:
-    """The same numbers as numpy arrays (random keys stay as they are)."""
+    """Turn the arrays of a tree into numpy arrays (random keys stay as they are)."""
     return jax.tree.map(lambda leaf: leaf if _is_key(leaf) else np.asarray(leaf), tree)
 
 
 def on_device(tree: Any) -> Any:
-    """The same numbers as JAX arrays, as a module expects them."""
+    """Turn the arrays of a tree into JAX arrays, as a module expects them."""
     return jax.tree.map(lambda leaf: leaf if _is_key(leaf) else jnp.asarray(leaf), tree)
 
 

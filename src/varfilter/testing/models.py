@@ -307,7 +307,7 @@ def _check_draws(report: Report, model: AbstractModel) -> None:
 
 
 def _reparameterisable_parts(model: AbstractModel, zs: Latent) -> Latent:
-    """Those latents that an inference may descend; a discrete one may enter by `jnp.where`."""
+    """The latents that an inference may descend; a discrete one may enter by `jnp.where`."""
     return jax.tree.map(
         lambda family, z: z if is_reparameterisable(family) else None,
         first_step(model).prior,

@@ -195,7 +195,7 @@ def scored(
     several keys, filter and model are stacked too, and so is the result.
     """
     is_stacked = key.ndim > 0
-    standing = _begun(filter, model, key, rows, places, task, is_stacked)
+    standing = _first_beliefs(filter, model, key, rows, places, task, is_stacked)
     found = []
     for phase in phases:
         if phase.size < places.starts.shape[0]:
@@ -222,7 +222,7 @@ def _phases(counts: np.ndarray, sizes: list[int]) -> list[Phase]:
 
 
 @eqx.filter_jit
-def _begun(
+def _first_beliefs(
     filter: AbstractFilter,
     model: AbstractModel,
     key: Key[Array, "*members"],

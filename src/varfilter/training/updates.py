@@ -235,7 +235,7 @@ def _dispatched(
 
 
 class _Pace:
-    """How many updates go into a dispatch: all that may, or as many as take so many seconds.
+    """How many updates go into a dispatch: as many as allowed, or as take `seconds`.
 
     Few at first, and then twice as many each time, as long as the time allows it: how long a
     dispatch takes is known when it is over. What compiles, the first, says nothing of it. Of

@@ -5,7 +5,6 @@ import datetime as dt
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 
 from plants import everything, lines
@@ -16,6 +15,7 @@ from varfilter.data.tables.schema import TableSchema
 from varfilter.data.tables.spacing import (
     DAY,
     BusinessDays,
+    Even,
     Months,
     calendar_from_json,
     named_calendar,
@@ -40,8 +40,11 @@ def of_pandas(freq, periods=40, start="2009-01-01"):
 FREQUENCIES = {
     "MS": "month", "ME": "month", "QS": "quarter", "QE": "quarter", "QS-FEB": "quarter",
     "YS": "year", "YE": "year", "YE-JUN": "year", "2MS": "2-month", "6ME": "6-month",
-    "B": "business-day",
+    "B": "business-day", "BME": "month", "BMS": "month", "BQE": "quarter", "BQS": "quarter",
+    "BYE": "year", "2BME": "2-month", "WOM-3FRI": "month",
 }  # fmt: skip
+# Months whose days have another rule than these: a day of the month stands for it.
+ANYWHERE = ("WOM-3FRI",)
 
 
 @pytest.mark.parametrize(("freq", "word"), FREQUENCIES.items())
@@ -53,12 +56,12 @@ def test_steps_are_found_and_the_grid_is_that_of_pandas(freq, word):
     assert found.word == word
     np.testing.assert_array_equal(found.places(given, given[0].item()), np.arange(30))
     # From anywhere, the points ahead are those of pandas.
-    for row in (0, 1, 29):
+    for row in () if freq in ANYWHERE else (0, 1, 29):
         ahead = found.stamps(given[row].item(), np.arange(1, 11))
         assert dates(ahead) == dates(index[row + 1 : row + 11])
     # A row that is lost is a gap, and no more than that.
     kept = np.delete(given, 7)
-    assert usual_calendar([kept]) == found
+    assert usual_calendar([kept]) == (None if freq in ANYWHERE else found)
     assert np.diff(found.places(kept, kept[0].item())).tolist() == [1] * 6 + [2] + [1] * 21
     assert calendar_from_json(found.as_json()) == found
     assert found.length == pytest.approx(np.diff(given).mean(), rel=0.05)
@@ -117,6 +120,67 @@ def test_a_table_of_the_calendar_has_no_gaps_and_forecasts_on_it(freq, tmp_path)
     assert [step.own is None for step in steps] == [True, True, False]
 
 
+def test_one_row_in_every_month_is_enough():
+    """Whatever its day, of months, quarters and years; dates ahead have the usual one."""
+    rng = np.random.default_rng(0)
+    for num_months, word in ((1, "month"), (3, "quarter"), (12, "year")):
+        months = np.datetime64("2001-01") + num_months * np.arange(40)
+        days = rng.integers(0, 28, 40)
+        days[::2] = 16
+        given = stamps(months.astype("datetime64[D]") + days)
+        found = usual_calendar([given])
+        assert found.word == word
+        np.testing.assert_array_equal(found.places(given, given[0].item()), np.arange(40))
+        ahead = dates(found.stamps(given[-1].item(), np.arange(1, 3)))
+        assert ahead == [f"{months[-1] + num_months * i}-17" for i in (1, 2)]
+        # Where one is lost it may be any step.
+        assert usual_calendar([np.delete(given, 7)]) is None
+    # A holiday at the end of a year: still the last business day of a month.
+    ends = of_pandas("BME", 36).to_numpy().copy()
+    ends[11] -= np.timedelta64(1, "D")
+    assert usual_calendar([stamps(ends)]).rule == "last-business-day"
+
+
+def test_a_few_rows_at_weekends_leave_business_days():
+    """They lie on their Friday, which is said; where there are many, each day is one."""
+    days = of_pandas("B", 250)
+    saturday = pd.Timestamp("2009-03-07")
+    free = days.drop(pd.Timestamp("2009-03-06"))
+    for index, num_lost in ((days, 1), (free, 0)):
+        index = index.append(pd.DatetimeIndex([saturday])).sort_values()
+        data = pd.DataFrame({"x": np.arange(len(index)) ** 1.5}, index=index)
+        made = read_table(data, calendar=False)
+        assert made.schema.calendar == BusinessDays()
+        assert made.schema.num_merged == num_lost
+        assert "1 row at a weekend lies on the Friday before." in made.notes
+        np.testing.assert_array_equal(
+            np.concatenate([times.values for times in made.times.values()]), days.to_numpy()
+        )
+        friday = days.get_loc(pd.Timestamp("2009-03-06"))
+        assert everything(made)[friday, 0] == np.float32(data["x"][saturday])
+    many = days.append(pd.date_range("2009-03-07", periods=9, freq="7D")).sort_values()
+    assert usual_calendar([stamps(many.to_numpy())]) is None
+    assert not [note for note in read_table({"date": days, "x": np.arange(250)}).notes
+                if "weekend" in note]  # fmt: skip
+
+
+def test_twice_a_month_is_on_whole_days():
+    index = pd.date_range("2020-01-15", periods=60, freq="SME")
+    frame = pd.DataFrame({"x": np.arange(60) ** 1.5}, index=index)
+    for source in (frame, frame.tz_localize("Europe/Berlin")):
+        made = read_table(source, calendar=False)
+        assert not np.isnan(everything(made)).any()
+        schema = TableSchema.from_json(made.schema.as_json())
+        assert schema.spacing == made.schema.spacing
+        times = schema.read(source).times[0]
+        ahead, _ = schema.ahead(times[-1], np.zeros(0), 5, None)
+        walls = pd.DatetimeIndex([*times, *ahead])
+        if source is not frame:
+            walls = walls.tz_localize("UTC").tz_convert(source.index.tz)
+        assert (walls == walls.normalize()).all()
+        assert np.abs((walls[:60] - source.index).days).max() <= 2
+
+
 def test_a_calendar_may_be_asked_for():
     days = of_pandas("D", 800)
     data = {"date": days.to_numpy(), "x": np.arange(800.0)}
@@ -140,7 +204,7 @@ def test_runs_of_before_read_their_table_as_they_did():
     for name in ("unit", "parts", "calendar"):
         del old[name]
     schema = TableSchema.from_json(old)
-    assert schema.spacing == made.schema.spacing
+    assert schema.spacing == Even(made.schema.spacing.length)
     assert schema.layout.clock.unit == "us"
     source = TableMedium().as_recorded(TableSource("x.csv"), schema)
     options = source.options() | {"calendar": False}
@@ -260,34 +324,6 @@ def test_columns_that_only_sound_like_a_time_are_observed():
     made = read_table(days)
     wrong = days | {"day": np.full(40, 31), "month": np.full(40, 2)}
     refuses(lambda: made.schema.read(wrong), ValueError, "31", "no such day")
-
-
-# An index without a name
-
-
-def test_an_index_without_a_name_is_the_same_from_everywhere(tmp_path):
-    frame = pd.DataFrame({"x": np.arange(40.0) ** 1.5}, index=of_pandas("MS"))
-    path = tmp_path / "table.csv"
-    frame.to_csv(path)
-    again = pd.read_csv(path)
-    assert again.columns[0] == "Unnamed: 0"
-    other = pl.read_csv(path)
-    sources = [path, frame, again, other]
-    made = [read_table(source) for source in sources]
-    for name, source in (("", path), ("Unnamed: 0", path), ("index", path), ("", again)):
-        made.append(read_table(source, time=name))
-    assert {each.sha256() for each in made} == {made[0].sha256()}
-    assert all(each.columns == ("x",) for each in made)
-    # A run of one reads all the others; lines may call it as rows do.
-    for each in made[:4]:
-        for source in sources:
-            found = each.schema.read(source)
-            np.testing.assert_array_equal(found.times[0], frame.index.to_numpy())
-        reader = TableLines(each.schema)
-        (step,) = reader.read('{"time": "2009-02-01", "x": 1}')
-        assert step.time == np.datetime64("2009-02-01")
-        (row,) = TableMedium().forecast_rows(each, step.time[None], {"mean": np.zeros((1, 1))}, 0)
-        assert list(row)[:2] == ["sequence", "time"]
 
 
 def test_the_unit_of_dates_is_as_they_are_written(tmp_path):

@@ -11,6 +11,7 @@ from varfilter.data.tables.columns import column_of
 from varfilter.data.tables.json_lines import TableLines
 from varfilter.data.tables.read import read_table
 from varfilter.data.tables.schema import TableSchema
+from varfilter.data.tables.spacing import named_calendar
 from varfilter.media.frames import frame_like
 from varfilter.media.table import TableMedium, TableSource
 
@@ -70,6 +71,81 @@ def test_quarters(form):
     assert column_of(["1980Q5"]).form == column_of(["0000Q1"]).form == "text"
 
 
+MONTHS = (
+    "%YM%m", "%Y-M%m", "%m/%Y", "%m-%Y", "%Y/%m", "%b-%y", "%b %Y", "%B %Y", "%b-%Y", "%b '%y",
+    "%Y %b", "%G-W%V", "%GW%V", "%Y-%m", "%Y%m",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["month", "date", "when"])
+@pytest.mark.parametrize("form", MONTHS)
+def test_months_and_weeks(form, name):
+    """As they are written in public tables: each is read, remembered, and written again."""
+    freq = "W-MON" if "W" in form else "MS"
+    index = pd.date_range("1999-01-01", periods=46, freq=freq)
+    texts = index.strftime(form).to_numpy(object)
+    given = texts.astype(np.int64) if form == "%Y%m" else texts
+    table = {name: given[:42], "x": np.arange(42) * 1.5}
+    if form == "%Y%m" and name == "when":
+        assert read_table(table).schema.time is None  # a number like others
+    made = read_table(table, time=name)
+    assert made.sha256() == read_table(table, time=None if name != "when" else name).sha256()
+    schema = known(made.schema)
+    assert schema.calendar == (None if "W" in form else named_calendar("month"))
+    assert schema.step == (7 * 86400 if "W" in form else schema.step)
+    medium = TableMedium()
+    [sequence] = medium.sequences(made, TableSource("x"), table)
+    np.testing.assert_array_equal(sequence.times, index[:42].to_numpy())
+    _, ahead = medium.ahead(made, sequence, 4, None)
+    rows = medium.forecast_rows(made, ahead.times, {"mean": np.zeros((4, 1))}, 0)
+    assert [str(row[name]) for row in rows] == texts[42:].tolist()
+    told = given[43] if isinstance(given[43], str) else int(given[43])
+    lines = TableLines(schema)
+    assert lines.read(json.dumps({name: told, "x": 1}))[-1].time == index[43].to_datetime64()
+    assert not lines.notes
+
+
+def test_what_may_be_a_day_is_no_month():
+    assert column_of(["Jan-01", "Jan-02", "Jan-03", "Jan-04"]).form == "text"
+    assert column_of(["Jan-01", "Feb-01", "Mar-01", "Apr-01"]).style == "{Jan}-{yy:02}"
+    assert column_of(["May 2000", "JUN 2000"]).style in ("{JAN} {year}", "{Jan} {year}")
+    assert column_of(["13/2000"]).form == column_of(["2020-W54"]).form == "text"
+    assert column_of(["ABC-12", "Jan-12"]).form == column_of(["Mary 2000"]).form == "text"
+    assert column_of(["1/2000", "12/2000"]).style == "{month}/{year}"
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "%I:%M %p %d %b %Y", "%I:%M:%S %p, %d/%m/%Y", "%H:%M %d.%m.%Y",
+        "%m/%d/%Y %I:%M:%S %p", "%Y-%m-%d %I:%M %p", "%b %d, %Y %I:%M %p",
+    ],
+)  # fmt: skip
+def test_clocks_of_twelve_hours_and_before_the_date(form):
+    index = pd.date_range("2024-01-01", periods=60, freq="6h")
+    texts = index.strftime(form).to_numpy(object)
+    made = read_table({"when": texts, "x": np.arange(60) * 1.5})
+    assert made.schema.step == 6 * 3600
+    assert made.times["train"][0][0] == np.datetime64("2024-01-01T00:00")  # 12 AM
+    clock = known(made.schema).layout.clock
+    assert [clock.written_as_text(time) for time in index.to_numpy()] == texts.tolist()
+    lines = TableLines(known(made.schema))
+    step = lines.read(json.dumps({"when": texts[6], "x": 1}))[-1]
+    assert step.time == np.datetime64("2024-01-02T12:00")
+    assert not lines.notes
+
+
+def test_what_cannot_be_told_is_said():
+    hours = pd.date_range("2024-01-02", periods=40, freq="h").strftime("%d/%m/%Y %I:%M:%S %p")
+    table = {"time": hours.to_numpy(object), "x": np.arange(40) * 1.5}
+    words = "day and month cannot be told apart", "'02/01/2024 12:00:00 AM'", "31-Jan-2024"
+    refuses(lambda: read_table(table), ValueError, "`time`", *words)
+    made = read_table({"when": table["time"], "x": table["x"]})
+    assert all(word in made.schema.left_out["when"] for word in words[:2])
+    both = {"time": ["13/01/2024", "01/14/2024"] * 20, "x": table["x"]}
+    refuses(lambda: read_table(both), ValueError, "no order fits", "13/01/2024", "01/14/2024")
+
+
 def test_an_index_of_periods_comes_back_as_one():
     index = pd.period_range("1980Q1", periods=40, freq="Q")
     frame = pd.DataFrame({"x": np.arange(40) * 1.5}, index=index)
@@ -126,5 +202,8 @@ def test_times_with_and_without_a_zone_are_told_of():
     mixed = column_of(["2024-01-01T00:00:00+01:00", "2024-01-01T01:00:00"])
     assert mixed.values.tolist()[1] == mixed.values.tolist()[0] + np.timedelta64(2, "h")
     assert "taken for UTC" in mixed.notes[0]
-    assert not column_of(["2024-01-01T00:00:00Z", "2024-01-01T01:00:00-0500"]).notes
+    several = column_of(["2024-01-01T00:00:00Z", "2024-01-01T01:00:00-0500"])
+    assert several.values[1] - several.values[0] == np.timedelta64(6, "h")
+    assert "offsets from UTC change" in several.notes[0]
+    assert not column_of(["2024-01-01T00:00:00Z", "2024-01-01T01:00:00Z"]).notes
     assert not column_of(["2024-01-01", "2024-01-02"]).notes

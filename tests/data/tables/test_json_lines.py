@@ -51,6 +51,27 @@ def test_a_second_line_on_a_step_adds_what_the_first_had_not(lines):
     assert not step.is_again
 
 
+def test_other_known_inputs_on_one_step_are_told():
+    data = {"t": np.arange(40.0), "a": np.arange(40.0), "u": np.arange(40) % 3}
+    schema = read_table({**data, "v": np.arange(40) % 2}, inputs=["u", "v"]).schema
+    lines = TableLines(schema)
+    lines.read('{"t": 0, "a": 1, "u": 0, "v": 1}')
+    lines.read('{"t": 1, "u": 0, "v": 1}')
+    (step,) = lines.read('{"t": 1.2, "a": 1, "u": 0, "v": 1}')
+    assert step.is_again
+    assert lines.notes == []
+    (step,) = lines.read('{"t": 1.3, "u": 2, "v": 1}')
+    assert lines.notes == [
+        "Column 'u', a known input, is not what the line before has on the same step: the last one"
+        " counts."
+    ]
+    np.testing.assert_allclose(step.u, schema.inputs.scaled(np.array([[2, 1]]))[0], rtol=1e-6)
+    # So it is in a file.
+    two = {"t": [0, 1, 1.2], "a": [1, 1, np.nan], "u": [0, 0, 2], "v": [1, 1, 1]}
+    with pytest.warns(UserWarning, match="1 row has other known inputs than a later row"):
+        schema.read(two)
+
+
 @pytest.mark.parametrize("begin", [8, 18])
 def test_a_sequence_begins_anew_where_a_second_line_says_so(lines, begin):
     lines.read(at("12:00", a=1))

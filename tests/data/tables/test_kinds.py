@@ -91,6 +91,59 @@ def test_every_frame_has_the_same_levels(made, kind):
     assert read_table(frame).sha256() == made.sha256()
 
 
+@pytest.mark.parametrize("library", ["pandas", "polars", "enum"])
+def test_numbers_of_a_categorical_type_are_levels(library):
+    """In the order of the type, where it has one, and although they would be a count."""
+    x, grade = np.random.default_rng(0).normal(size=100), np.arange(100) % 3 + 9
+    order = ("11", "9", "10")
+    if library == "pandas":
+        typed = pd.Categorical(grade, categories=[11, 9, 10, 12])
+        frame = pd.DataFrame({"x": x, "grade": typed})
+    else:
+        kind = pl.Categorical if library == "polars" else pl.Enum(["11", "9", "10", "12"])
+        frame = pl.DataFrame({"x": x, "grade": pl.Series(map(str, grade.tolist()), dtype=kind)})
+        order = ("9", "10", "11") if library == "polars" else order
+    made = read_table(frame)
+    assert made.schema.kinds == {"x": "numeric", "grade": "categorical"}
+    assert made.schema.levels == {"grade": order}
+    assert any("'grade' is of a categorical type" in note for note in made.notes)
+    # New tables may have them as they like, and who asks for a count gets one.
+    for new in (grade[:5], [str(each) for each in grade[:5]], frame["grade"][:5]):
+        rows = made.schema.read({"x": x[:5], "grade": np.asarray(new)}).rows[0]
+        assert [order[i] for i in rows[:, 1:].argmax(axis=1)] == ["9", "10", "11", "9", "10"]
+    assert read_table(frame, kinds={"grade": "count"}).schema.kinds["grade"] == "count"
+
+
+@pytest.mark.parametrize(
+    ("name", "top", "is_bounded"),
+    [
+        ("soil_fraction", 1.0, True),
+        ("Humidity (%)", 100.0, True),
+        ("cpu-pct", 100.0, True),
+        ("cpu-pct", 1.0, False),  # a share that is called so
+        ("share", 100.0, False),
+        ("shared", 1.0, False),
+        ("pct_change", 100.0, False),
+        ("x", 1.0, False),
+    ],
+)
+def test_what_is_called_a_share_is_held_within_its_bounds(name, top, is_bounded):
+    """So that no forecast leaves them, although no training value is at one."""
+    values = np.clip(np.random.default_rng(0).normal(0.7, 0.1, 200), 0.02, 0.98)
+    made = read_table({name: top * values})
+    family = made.family[0]
+    assert (made.schema.kinds[name] == "bounded") == is_bounded
+    if is_bounded:
+        bounds = made.scaling.restore(np.array([[family.low], [family.high]]))
+        np.testing.assert_allclose(bounds[:, 0], [0.0, top], atol=1e-5 * top)
+        assert any(f"within 0 and {top:g}" in note for note in made.notes)
+        # What was learned of it stays as it is where a later row lies beyond.
+        later = made.schema.read({name: [0.5 * top, 1.5 * top]}).rows[0]
+        assert later[:, 0].tolist() == [0.5 * top, 1.5 * top]
+    below = {name: np.r_[-0.1, top * values]}
+    assert read_table(below).schema.kinds[name] == "numeric"
+
+
 def test_what_is_asked_for_is_taken():
     kinds = {
         "rain": "numeric",

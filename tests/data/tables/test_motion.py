@@ -129,10 +129,10 @@ def test_a_table_is_read_with_the_motion_of_each_column():
     assert dataset.scaling.offset[0] == 0.0
     assert dataset.scaling.scale[0] == pytest.approx(np.std(dataset.train.values[:, 0]), rel=1e-5)
     # The changes of a count have its levels, in units of their own spread, and no lowest one.
-    assert orders.told.width == pytest.approx(orders.width / orders.transform.change_scale)
-    assert orders.told.low is None
+    assert orders.model_family.width == pytest.approx(orders.width / orders.transform.change_scale)
+    assert orders.model_family.low is None
     assert orders.low is not None
-    assert walk.told.distribution is walk.distribution
+    assert walk.model_family.distribution is walk.distribution
     notes = " ".join(dataset.notes)
     assert "'walk', 'orders' is predicted by its change since the step before" in notes
     assert "'price' is predicted by the change of its logarithm" in notes

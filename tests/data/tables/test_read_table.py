@@ -169,7 +169,7 @@ def test_a_grid_that_jitters_loses_no_row():
     made = read_table({"time": polled, "x": np.arange(5000.0)})
     assert made.schema.step == 1.5
     np.testing.assert_array_equal(everything(made)[:, 0], np.arange(5000))
-    assert made.schema.num_merged == 0
+    assert made.schema.merged.lost == 0
     # Few regular rows leave nothing to round: 86400 s and not 86000 s.
     days = np.datetime64("2024-01-01") + np.arange(20)
     assert (
@@ -182,8 +182,30 @@ def test_merged_rows_are_counted_and_noted():
     stamps = np.cumsum(np.random.default_rng(0).exponential(1, 400))
     made = read_table({"time": stamps, "x": np.arange(400.0)}, step=0.5)
     kept = int(np.isfinite(everything(made)).sum())
-    assert made.schema.num_merged == 400 - kept > 0
-    assert any(f"{made.schema.num_merged} rows lost a value" in note for note in made.notes)
+    assert made.schema.merged.lost == 400 - kept > 0
+    assert any(f"{made.schema.merged.lost} rows lost a value" in note for note in made.notes)
+
+
+def test_the_same_row_twice_loses_nothing():
+    table = {"time": np.arange(40.0), "x": np.arange(40.0), "y": np.arange(40.0)}
+    twice = {name: np.r_[values, values[[3, 4, 5]]] for name, values in table.items()}
+    made = read_table(twice)
+    assert made.schema.merged == (0, 3, 0)
+    assert made.schema.step == 1.0  # and not each row a step, although 3 in 43 have another there
+    assert made.sha256() == read_table(table).sha256()
+    note = next(note for note in made.notes if "3 rows" in note)
+    assert note == (
+        "3 rows have their values once more in later rows at the same steps: the same rows twice,"
+        " of which nothing is lost."
+    )
+    new = {"time": [0, 1, 1.0, 2, 2], "x": [0, 1, 1, 2, 3.0], "y": [0, 1, 1, np.nan, 3]}
+    with pytest.warns(UserWarning, match="at the same step") as told:
+        made.schema.read(new)
+    assert [str(each.message) for each in told] == [
+        "1 row lost a value to a later row at the same step: the last one counts.",
+        "1 row has its values once more in a later row at the same step: the same row twice, of"
+        " which nothing is lost.",
+    ]
 
 
 def test_notes_tell_how_a_table_was_read(tmp_path):
@@ -203,7 +225,7 @@ def test_notes_tell_how_a_table_was_read(tmp_path):
         assert part in told
     assert "rows are steps" in read_table(np.arange(9.0) ** 1.5).notes[0]
     doubtful = {"when": [f"{i % 9 + 1}/{i // 9 + 1}/2024" for i in range(30)], "x": np.arange(30.0)}
-    assert "not certain" in read_table(doubtful).schema.left_out["when"]
+    assert "cannot be told apart" in read_table(doubtful).schema.left_out["when"]
     other = {"when": [f"1/{i + 1}/2024 3:00 PM" for i in range(30)], "x": np.arange(30.0)}
     assert read_table(other).times["train"][0][1] == np.datetime64("2024-01-02T15:00")
 

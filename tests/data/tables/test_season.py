@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from varfilter.data.tables.motion import Motion, Told, in_words, transform_of
+from varfilter.data.tables.motion import Motion, MotionForm, in_words, transform_of
 from varfilter.data.tables.read import read_table
 from varfilter.data.tables.season import season_lengths, seasonal_motion
 
@@ -50,7 +50,7 @@ def test_lengths_are_of_the_calendar():
 def test_what_a_model_is_told():
     values = np.array([1.0, 2.0, 4.0, 3.0, 5.0, 7.0])
     # (3-4) - (2-1), (5-3) - (4-2), (7-5) - (3-4)
-    np.testing.assert_allclose(Told.by("change-2").values(values), [-2.0, 0.0, 3.0])
+    np.testing.assert_allclose(MotionForm.of("change-2").values(values), [-2.0, 0.0, 3.0])
     found = transform_of("change-2", [values], 1e-9)
     assert (found.season, found.drift) == (2, pytest.approx(1 / 3))
     assert found.change_scale == pytest.approx(np.std([-2.0, 0.0, 3.0]))
@@ -58,7 +58,7 @@ def test_what_a_model_is_told():
     assert "beyond that of 2 steps before" in in_words("log-change-2")
     for word in ("change-1", "change-", "log-level", "change-x"):
         with pytest.raises(ValueError, match="got"):
-            Told.by(word)
+            MotionForm.of(word)
 
 
 def test_a_monthly_table_says_so_and_another_may_be_asked_for():

@@ -27,12 +27,11 @@ from varfilter.data.tables.levels import Levels, levels_of, recoded, unseen_note
 from varfilter.data.tables.motion import (
     MOTIONS,
     Motion,
-    Told,
+    MotionForm,
     is_motion,
     transform_of,
     usual_motion,
 )
-from varfilter.data.tables.schema import require_kind
 from varfilter.data.tables.season import seasonal_motion
 from varfilter.data.tables.steps import Steps
 
@@ -112,7 +111,7 @@ def kinds_of(
     given: dict[str, str],
     motions: dict[str, str],
 ) -> dict[str, str]:
-    """The kind of each column: as given, or from the training rows; all rows must agree."""
+    """The kind of each column: as given, or from the training rows."""
     kinds: dict[str, str] = {}
     for name, form, column in zip(names, rows.forms, rows.values.T, strict=True):
         if form == "level" and given.get(name) not in (None, "categorical"):
@@ -123,7 +122,6 @@ def kinds_of(
         kinds[name] = given.get(name) or infer_kind(column[training], form)
         if motions.get(name, "").startswith("log") and name not in given and form == "number":
             kinds[name] = "numeric"  # whole numbers have logarithms too
-        require_kind(name, kinds[name], column, rows, given=name in given)
     return kinds
 
 
@@ -135,7 +133,7 @@ def motions_of(
     *,
     goes_on: bool,
 ) -> dict[str, Motion]:
-    """How each column is told to a model: as given, or by what the training rows do.
+    """Choose how each column is transformed for a model: as given, or by the training rows.
 
     `lengths` are those of the seasons of the calendar, in steps.
     """
@@ -180,8 +178,8 @@ def require_positive(
 
 
 def _why_by_logarithm(word: str) -> str:
-    """Why a column was told so by its training rows, as a part of a sentence."""
-    season = Told.by(word).season
+    """Why the training rows gave a column its motion, as a part of a sentence."""
+    season = MotionForm.of(word).season
     if season is None:
         return "it grows by proportion in the training rows"
     return f"its season of {season} steps grows with it in the training rows"
@@ -196,7 +194,7 @@ def refined_kinds(
         found[name] = Kind(kind)
         if name not in given:
             sequences = [rows[:, i] for rows in training]
-            found[name] = refined_kind(kind, words.get(name, "level"), sequences)
+            found[name] = refined_kind(kind, words.get(name, "level"), sequences, name)
             if not found[name].reason:
                 found[name] = Kind(found[name].word, GROUNDS[found[name].word])
     return found
@@ -205,7 +203,7 @@ def refined_kinds(
 def families_of(
     kinds: dict[str, str], words: dict[str, str], scaling: Scaling, training: Ragged
 ) -> tuple[Family, ...]:
-    """The family of each column, and how a model is told of it."""
+    """The family of each column, with the transform that a model sees it by."""
     offsets, scales = np.asarray(scaling.offset), np.asarray(scaling.scale)
     found = []
     for i, (name, kind) in enumerate(kinds.items()):

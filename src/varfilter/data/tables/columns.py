@@ -14,12 +14,14 @@ from typing import Any, Literal
 import numpy as np
 
 from varfilter._arguments import nearest
-from varfilter.data.tables.dates import described, looks_like_date, written_dates
+from varfilter.data.tables.dates import described, uncertain, written_dates
+from varfilter.data.tables.zones import zone_of, zone_of_offsets
 
 COMMA_NUMBER = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?([eE][+-]?\d+)?")
 # With a comma before each three digits, a point before the rest: 1,234.5 can be nothing else.
 GROUPED = re.compile(r"[+-]?(\d{1,3}(,\d{3})+|\d+)(\.\d+)?")
-OFFSET = re.compile(r":.*(Z|[+-]\d{2}(:?\d{2})?)$")
+# As pandas and Python write them.
+DURATION = re.compile(r"(-?\d+) days?(?:,? \+?(\d{1,2}):(\d{2}):(\d{2}(?:\.\d+)?))?")
 # 1,234 may be a thousand and more; 0,125 and 12,5 may not.
 THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
 
@@ -67,8 +69,9 @@ class Column:
     UTC where offsets are given, NaT if missing), `text` (str or None), `level` (float64, the number
     of each text in a list of them, NaN if missing), or `other`. `notes`: what had to be guessed to
     read it. `texts`: times as they were written, where they were text, and `style` how, where that
-    is not ISO's (`dates.py`). `is_whole`: numbers that came as whole ones, and not as whole values
-    of others.
+    is not ISO's (`dates.py`). `zone`: that of times that have one (`zones.py`). `is_whole`: numbers
+    that came as whole ones, and not as whole values of others. `levels`: the names of those that
+    the type of the column has, in its order, where it is a categorical one.
     """
 
     values: np.ndarray
@@ -77,6 +80,8 @@ class Column:
     texts: np.ndarray | None = None
     style: str = ""
     is_whole: bool = False
+    levels: tuple[str, ...] = ()
+    zone: str = ""
 
     def __len__(self) -> int:
         return len(self.values)
@@ -110,12 +115,11 @@ def column_of(values: Iterable[Any]) -> Column:
     if any(not isinstance(item, str | float | bool | dt.datetime) for item in present):
         return Column(np.array([None] * len(items), object), "other")
     if present and _is_date(present[0]):
-        stamps = [_stamp(item) for item in items]
-        if all(
-            (stamp is None) == (item is None) for stamp, item in zip(stamps, items, strict=True)
-        ):
-            notes = _zone_notes(present)
-            return Column(np.array(stamps, "datetime64[us]"), "time", notes, _texts(items))
+        times = [_time(item) for item in items]
+        if all((time is None) == (item is None) for time, item in zip(times, items, strict=True)):
+            stamps = np.array([time and _utc(time) for time in times], "datetime64[us]")
+            zone, notes = _zone([time for time in times if time is not None])
+            return Column(stamps, "time", notes, _texts(items), zone=zone)
     numbers = [math.nan if item is None else _number(item) for item in items]
     if not any(number is None for number in numbers):
         form = "bool" if present and all(_is_bool(item) for item in present) else "number"
@@ -150,8 +154,8 @@ def numbers(name: str, column: Column) -> np.ndarray | str:
                 " one of thousands; not all its rows tell. Write numbers with a decimal point and"
                 " without thousands, or name the columns to use in `columns`."
             )
-        if looks_like_date(text):
-            return f"dates in an order that is not certain, such as {text!r}; write 2024-01-31"
+        if (reason := uncertain([text for _, text in present])) is not None:
+            return reason
         if 2 * len(bad) <= len(present):
             raise ValueError(
                 f"Column `{name}` has {text!r} in row {row} (counted from 0), among numbers. Leave"
@@ -245,7 +249,7 @@ def unknown(argument: str, name: str, known: Iterable[str]) -> ValueError:
 
 
 def _plain(value: Any) -> Any:
-    """None if missing; else a float, bool, str or datetime in UTC; or whatever it is."""
+    """None if missing; else a float, bool, str or datetime; or whatever it is."""
     if isinstance(value, str):
         text = value.strip()
         return None if text.lower() in MISSING else text
@@ -263,7 +267,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.datetime64):
         value = value.astype("datetime64[us]").item()
     if isinstance(value, dt.datetime):
-        return _utc(value)
+        return value
     if isinstance(value, dt.date):
         return dt.datetime.combine(value, dt.time())
     return value
@@ -281,6 +285,9 @@ def _as_written(items: list[Any], present: list[str]) -> Column | None:
         each = iter(numbers)
         values = [math.nan if item is None else next(each) for item in items]
         return Column(np.array(values, np.float64), "number", ("has commas between thousands",))
+    if all(DURATION.fullmatch(text) for text in present):
+        values = [math.nan if item is None else _seconds(item) for item in items]
+        return Column(np.array(values), "number", ("holds durations, read as seconds",))
     dates = written_dates(present)
     if dates is None:
         return None
@@ -290,12 +297,26 @@ def _as_written(items: list[Any], present: list[str]) -> Column | None:
     return Column(np.array(stamps, "datetime64[us]"), "time", notes, _texts(items), dates[1])
 
 
-def _zone_notes(dates: list[Any]) -> tuple[str, ...]:
-    """That some of the dates have an offset from UTC, and others none."""
-    has_offset = {bool(OFFSET.search(date)) for date in dates if isinstance(date, str)}
-    if len(has_offset) < 2:
-        return ()
-    return ("holds times with an offset from UTC and times without, which are taken for UTC",)
+def _seconds(text: str) -> float:
+    days, hours, minutes, seconds = (float(part or 0) for part in DURATION.findall(text)[0])
+    return 86400 * days + 3600 * hours + 60 * minutes + seconds
+
+
+def _zone(times: list[dt.datetime]) -> tuple[str, tuple[str, ...]]:
+    """The zone of times, or none; and that some of them have an offset from UTC, others none."""
+    offsets = [time.utcoffset() for time in times]
+    known = [offset for offset in offsets if offset is not None]
+    if not known:
+        return "", ()
+    if len(known) < len(times):
+        note = "holds times with an offset from UTC and times without, which are taken for UTC"
+        return "UTC", (note,)
+    zones = {zone_of(time.tzinfo) for time in times}
+    if len(zones) == 1:
+        return zones.pop(), ()
+    zone = zone_of_offsets(map(_utc, times), known)
+    taken = f"as {zone} has them" if zone != "UTC" else "and days are taken to begin with UTC's"
+    return zone, (f"holds times whose offsets from UTC change, {taken}",)
 
 
 def _texts(items: list[Any]) -> np.ndarray | None:
@@ -326,6 +347,11 @@ def _number(item: Any) -> float | None:
         return None
 
 
+def is_number_text(text: str) -> bool:
+    """Whether a text can be read as a number."""
+    return _number(text) is not None
+
+
 def _is_date(item: Any) -> bool:
     """Digits alone may be an ISO date, but are taken for a number."""
     if isinstance(item, str):
@@ -333,12 +359,12 @@ def _is_date(item: Any) -> bool:
     return isinstance(item, dt.datetime)
 
 
-def _stamp(item: Any) -> dt.datetime | None:
+def _time(item: Any) -> dt.datetime | None:
     if not _is_date(item):
         return None
     try:
         text = item + "-01" if isinstance(item, str) and len(item) == 7 else item
-        return _utc(dt.datetime.fromisoformat(text)) if isinstance(text, str) else text
+        return dt.datetime.fromisoformat(text) if isinstance(text, str) else text
     except ValueError:
         return None
 

@@ -20,7 +20,7 @@ FEWEST_VALUES = 20
 def without_constants(
     rows: Rows, names: tuple[str, ...], training: np.ndarray, wanted: Collection[str]
 ) -> tuple[Rows, tuple[str, ...], dict[str, float], dict[str, str]]:
-    """The rows and names without constants; what these are, and why they are left out.
+    """Leave out constant columns: (rows, names, the constants, why each was left out).
 
     A column is constant that has at least 20 training values, all the same; those `wanted` stay.
     """

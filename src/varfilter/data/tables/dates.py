@@ -1,38 +1,43 @@
-"""Dates as people write them, in other ways than ISO's: 31/01/2024, 31-Jan-24, 20240131, 2024Q1.
+"""Dates as people write them, in other ways than ISO's: 31/01/2024, 31-Jan-24, 20240131, 202401.
 
-How they are written is a style: the order of day, month and year in words, or the form of a quarter
-with places for its year and its number. A table of new rows is read in the style of the first one:
+How they are written is a style: the order of day, month and year in words, or the form of a month,
+a quarter or a week (`periods.py`). A table of new rows is read in the style of the first one:
 a few rows alone may not tell the day from the month.
 """
 
-import calendar
 import datetime as dt
 import re
 from collections.abc import Sequence
 
 import numpy as np
 
+from varfilter.data.tables.periods import (
+    in_period,
+    is_period,
+    month_number,
+    period_dates,
+    period_in_words,
+    period_style,
+)
+
 CLOCK = (
     r"(?:(?:[T,]|\s)\s*(\d{1,2}):(\d{2})(?::(\d{2})(?:[.,](\d{1,6})\d*)?)?"
     r"(?:\s*([AaPp])\.?[Mm]\.?)?)?"
 )
 YEAR_LAST = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4}|\d{2})" + CLOCK)
-YEAR_FIRST = re.compile(r"(\d{4})([./])(\d{1,2})\2(\d{1,2})" + CLOCK)
+YEAR_FIRST = re.compile(r"(\d{4})([./-])(\d{1,2})\2(\d{1,2})" + CLOCK)
 # 31-Jan-2024 and Jan 31, 2024, after the day of the week or not.
 DAY_AND_NAME = re.compile(
     r"(?:[A-Za-z]{3,9},? )?(\d{1,2})[ /.-]([A-Za-z]{3,9})\.?,?[ /-](\d{2,4})(.*)"
 )
 NAME_AND_DAY = re.compile(r"(?:[A-Za-z]{3,9},? )?([A-Za-z]{3,9})\.? (\d{1,2}),? (\d{4})(.*)")
+# The time of the day before the date: 12:00 AM 01 Jan 2024.
+CLOCK_FIRST = re.compile(r"(\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?(?:\s*[AaPp]\.?[Mm]\.?)?),? +(.+)")
 # Of the years that eight digits may begin with: others are numbers.
 CENTURIES = ("18", "19", "20", "21")
-MONTHS = tuple(name.lower() for name in calendar.month_name)
-QUARTERS = (
-    re.compile(r"(?P<year>\d{4})(?P<between>[ -]?)(?P<letter>[Qq])(?P<quarter>[1-4])"),
-    re.compile(r"(?P<letter>[Qq])(?P<quarter>[1-4])(?P<between>[ /-]?)(?P<year>\d{4})"),
-)
-YEAR_MONTH_DAY, DAY_MONTH_YEAR, MONTH_DAY_YEAR, BY_NAME, DIGITS = (
+YEAR_MONTH_DAY, DAY_MONTH_YEAR, MONTH_DAY_YEAR, BY_NAME, DIGITS, SIX_DIGITS = (
     "year, month, day", "day, month, year", "month, day, year", "day, month by its name, year",
-    "year, month, day in eight digits",
+    "year, month, day in eight digits", "year, month in six digits",
 )  # fmt: skip
 
 
@@ -40,10 +45,11 @@ def written_dates(texts: Sequence[str]) -> tuple[list[dt.datetime], str] | None:
     """The dates of texts and their style; None if they are none, or it is not certain."""
     if not texts:
         return None
+    texts = [_clock_last(text) for text in texts]
     if all(YEAR_FIRST.fullmatch(text) for text in texts):
         style = YEAR_MONTH_DAY
-    elif found := _quarter(texts[0]):
-        style = _quarter_style(found)
+    elif (period := period_style(texts)) is not None:
+        style = period
     elif _numbered(texts[0]) != texts[0]:
         style = BY_NAME
     else:
@@ -66,24 +72,21 @@ def written_dates(texts: Sequence[str]) -> tuple[list[dt.datetime], str] | None:
 
 def dates_in(style: str, texts: Sequence[str]) -> list[dt.datetime] | None:
     """The dates of texts that are written in a style; None if one of them is not."""
-    is_quarter = "{" in style
-    if style == DIGITS:
-        texts = [f"{text[:4]}/{text[4:6]}/{text[6:]}" if len(text) == 8 else "" for text in texts]
+    if is_period(style):
+        return period_dates(style, texts)
+    texts = [_clock_last(text) for text in texts]
+    if style in (DIGITS, SIX_DIGITS):
+        length = 8 if style == DIGITS else 6
+        texts = [_in_digits(text) if len(text) == length else "" for text in texts]
         style = YEAR_MONTH_DAY
     if style == BY_NAME:
         texts, style = [_numbered(text) for text in texts], DAY_MONTH_YEAR
     pattern = YEAR_FIRST if style == YEAR_MONTH_DAY else YEAR_LAST
-    matches = [_quarter(text) if is_quarter else pattern.fullmatch(text) for text in texts]
+    matches = [pattern.fullmatch(text) for text in texts]
     if not all(matches):
         return None
     try:
-        return [
-            dt.datetime(int(match["year"]), 3 * int(match["quarter"]) - 2, 1)
-            if is_quarter
-            else _date(match, style)
-            for match in matches
-            if match
-        ]
+        return [_date(match, style) for match in matches if match]
     except ValueError:
         return None
 
@@ -96,36 +99,59 @@ def digits_of(numbers: np.ndarray) -> np.ndarray:
     return texts
 
 
-def dates_of_digits(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-    """The dates that numbers such as 20240131 are, and their texts; None if one is none."""
+def dates_of_digits(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, str] | None:
+    """The dates that numbers such as 20240131 or 202401 are, their texts and their style.
+
+    None if one is none.
+    """
     texts = digits_of(numbers)
     present = [text for text in texts if text is not None]
     if len(present) < len(texts) or not all(text[:2] in CENTURIES for text in present):
         return None
-    dates = dates_in(DIGITS, present)
-    return None if dates is None else (np.array(dates, "datetime64[us]"), texts)
+    style = SIX_DIGITS if len(present[0]) == 6 else DIGITS
+    dates = dates_in(style, present)
+    return None if dates is None else (np.array(dates, "datetime64[us]"), texts, style)
 
 
 def in_style(time: np.datetime64, style: str) -> str | None:
-    """A time as a quarter or in the eight digits of the style; None if it is none, or has none."""
-    if style == DIGITS:
-        day = time.astype("datetime64[D]")
+    """A time as a month, a quarter or a week, or in the digits of the style.
+
+    None if it is none, or the style has none.
+    """
+    if style in (DIGITS, SIX_DIGITS):
+        day = time.astype("datetime64[D]" if style == DIGITS else "datetime64[M]")
         return str(day).replace("-", "") if day == time else None
-    month = time.astype("datetime64[M]")
-    number = int(month.astype(np.int64))
-    if "{" not in style or month != time or number % 3:
-        return None
-    return style.format(year=1970 + number // 12, quarter=number % 12 // 3 + 1)
+    return in_period(time, style) if is_period(style) else None
 
 
 def described(style: str) -> str:
     """A style in words."""
-    return f"quarters, as {style.format(year=2024, quarter=1)}" if "{" in style else style
+    return period_in_words(style) if is_period(style) else style
 
 
-def looks_like_date(text: str) -> bool:
-    """Whether three numbers stand there as in a date, in whatever order."""
-    return (YEAR_LAST.fullmatch(text) or YEAR_FIRST.fullmatch(text)) is not None
+def uncertain(texts: Sequence[str]) -> str | None:
+    """Why texts that look like dates, in numbers, cannot be read as such; None if they do not."""
+    found = [_clock_last(text) for text in texts]
+    matches = [match for text in found if (match := YEAR_LAST.fullmatch(text))]
+    if not matches or len(matches) < len(found):
+        return None
+    firsts, seconds = [int(match[1]) for match in matches], [int(match[3]) for match in matches]
+    if max(*firsts, *seconds) <= 12:
+        return (
+            "dates of which day and month cannot be told apart, as none is above 12, such as"
+            f" {texts[0]!r}; write 2024-01-31 or 31-Jan-2024"
+        )
+    bad = int(np.argmax(firsts)), int(np.argmax(seconds))
+    return (
+        f"dates of which no order fits all, such as {texts[bad[0]]!r} and {texts[bad[1]]!r}; write"
+        " 2024-01-31 or 31-Jan-2024"
+    )
+
+
+def _clock_last(text: str) -> str:
+    """A date with the time of its day after it."""
+    found = CLOCK_FIRST.fullmatch(text)
+    return f"{found[2]} {found[1]}" if found else text
 
 
 def _numbered(text: str) -> str:
@@ -134,28 +160,12 @@ def _numbered(text: str) -> str:
     day, name, year, rest = found.groups() if found else ("", "", "", "")
     if not found and (found := NAME_AND_DAY.fullmatch(text)):
         name, day, year, rest = found.groups()
-    number = next((i for i, full in enumerate(MONTHS) if i and _is_name(name, full)), None)
+    number = month_number(name)
     return text if number is None else f"{day}/{number}/{year}{rest}"
 
 
-def _is_name(text: str, month: str) -> bool:
-    return len(text) >= 3 and text.lower() in (
-        month,
-        month[:3],
-        month[:4] if month[0] == "s" else "",
-    )
-
-
-def _quarter(text: str) -> re.Match[str] | None:
-    return next((found for each in QUARTERS if (found := each.fullmatch(text))), None)
-
-
-def _quarter_style(found: re.Match[str]) -> str:
-    """How a quarter is written, with places for the year and the number."""
-    letter, between = found["letter"], found["between"]
-    if found.start("year") == 0:
-        return f"{{year}}{between}{letter}{{quarter}}"
-    return f"{letter}{{quarter}}{between}{{year}}"
+def _in_digits(text: str) -> str:
+    return f"{text[:4]}/{text[4:6]}/{text[6:] or '01'}"
 
 
 def _date(match: re.Match[str], order: str) -> dt.datetime:

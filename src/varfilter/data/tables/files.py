@@ -7,6 +7,7 @@ Thrift's compact protocol: https://parquet.apache.org/docs/file-format/metadata/
 
 import zipfile
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +17,9 @@ from varfilter._arguments import kind, require_library
 from varfilter.data.arrays import read_array, read_arrays
 from varfilter.data.limits import require_size
 from varfilter.data.tables.columns import Column, column_of
+from varfilter.data.tables.levels import names_of, natural
 from varfilter.data.tables.text import PER_COLUMN, read_text, require_different
+from varfilter.data.tables.zones import zone_of
 
 Columns = dict[str, Column]
 MAGIC = b"PAR1"
@@ -231,13 +234,29 @@ def _from_frame(frame: Any, label: str) -> Columns:
     if any(level.name is not None or is_time_index(level) for level in levels):
         frame = frame.reset_index(allow_duplicates=True)
     names = [str(name) for name in frame.columns]
+    if len(levels) == 1 and levels[0].name is None and is_time_index(levels[0]):
+        # A column of numbers may well be called `index`; this one has no name.
+        names[0] = "" if levels[0].dtype.kind in "fm" else names[0]
     require_different(names, label)
     return {name: _from_pandas(frame.iloc[:, i]) for i, name in enumerate(names)}
 
 
 def is_time_index(level: Any) -> bool:
-    """Whether a level of an index of pandas holds times, or periods of them."""
-    return level.dtype.kind == "M" or str(level.dtype).startswith("period")
+    """Whether a level of an index of pandas holds times, or periods of them, or may do so.
+
+    Numbers that only count rows are none.
+    """
+    if level.dtype.kind in "Mm" or str(level.dtype).startswith("period"):
+        return True
+    if level.dtype.kind == "f":
+        return not only_counts(level.to_numpy())
+    return level.dtype.kind == "O" and column_of(level.tolist()).form == "time"
+
+
+def only_counts(numbers: np.ndarray) -> bool:
+    """Whether numbers are those of rows, of which some may be lost."""
+    is_whole = bool(np.all(numbers == np.round(numbers)))
+    return len(numbers) < 2 or (is_whole and bool(np.median(np.abs(np.diff(numbers))) == 1))
 
 
 def _from_polars(series: Any) -> Column:
@@ -249,10 +268,17 @@ def _from_polars(series: Any) -> Column:
         return Column(values, "number", is_whole=series.dtype.is_integer() and _are_exact(values))
     if kind_of in ("Date", "Datetime"):
         # Within polars a time with a zone is kept in UTC, and leaves it so.
-        return Column(series.to_numpy().astype("datetime64[us]"), "time")
+        zone = getattr(series.dtype, "time_zone", None)
+        times = series.to_numpy().astype("datetime64[us]")
+        return Column(times, "time", zone=zone_of(zone) if zone else "")
     if kind_of == "Duration":
         return _from_seconds(series.to_numpy())
-    return column_of(series.to_list())
+    column = column_of(series.to_list())
+    if kind_of == "Enum":
+        return _typed(column, series.dtype.categories.to_list())
+    if kind_of == "Categorical":  # whose order is that in which they were first met anywhere
+        return _typed(column, sorted(series.unique().drop_nulls().to_list(), key=natural))
+    return column
 
 
 def _from_pandas(series: Any) -> Column:
@@ -265,10 +291,21 @@ def _from_pandas(series: Any) -> Column:
     if form == "M":
         zone = getattr(series.dt, "tz", None)
         naive = series.dt.tz_convert("UTC").dt.tz_localize(None) if zone is not None else series
-        return Column(naive.to_numpy().astype("datetime64[us]"), "time")
+        times = naive.to_numpy().astype("datetime64[us]")
+        return Column(times, "time", zone="" if zone is None else zone_of(zone))
     if form == "m":
         return _from_seconds(series.to_numpy())
-    return column_of(series.tolist())
+    column = column_of(series.tolist())
+    is_typed = str(series.dtype) == "category"
+    return _typed(column, series.cat.categories.tolist()) if is_typed else column
+
+
+def _typed(column: Column, levels: list[Any]) -> Column:
+    """A column whose type has these levels; of dates they are none."""
+    if column.form not in ("number", "bool", "text"):
+        return column
+    names = dict.fromkeys(names_of(column_of(levels)))
+    return replace(column, levels=tuple(name for name in names if name is not None))
 
 
 def _from_array(source: Any, label: str) -> Columns:

@@ -2,17 +2,27 @@
 
 import datetime as dt
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
 from varfilter._arguments import kind
 from varfilter.data.tables.columns import Column, column_of
-from varfilter.data.tables.dates import DIGITS, dates_in, digits_of, in_style
+from varfilter.data.tables.dates import (
+    DIGITS,
+    SIX_DIGITS,
+    dates_in,
+    described,
+    digits_of,
+    in_style,
+    uncertain,
+)
 from varfilter.data.tables.files import Columns
+from varfilter.data.tables.forms import form_of, in_form
 from varfilter.data.tables.parts import Part, join_parts
-from varfilter.data.tables.spacing import MOST_GAPS
+from varfilter.data.tables.spacing import DAY, MOST_GAPS, Even
+from varfilter.data.tables.zones import in_utc, offset_text, on_wall
 
 # A grid of more rows than this for each row of data is nearly all gaps: a wrong time or step.
 MOST_ROWS = 20
@@ -25,7 +35,9 @@ class Clock:
     `column` is the name of the column they stand in; None: rows are steps. A time that several
     columns tell together has their names in `column`, and what each of them holds in `parts`.
     `unit` is how dates are written: as a month (M), as a day (D), or with the time of the day (us);
-    and `style` in which way, where it is not ISO's (`dates.py`).
+    and `style` in which way, where it is not ISO's (`dates.py`); `form` is the text of one, where
+    its unit does not tell (`forms.py`). `zone` is where they are told (`zones.py`): stamps are then
+    in UTC. Without one they are what the wall shows; None: of a run that did not ask.
     """
 
     column: str | None
@@ -33,6 +45,8 @@ class Clock:
     unit: Literal["M", "D", "us"] = "us"
     parts: tuple[Part, ...] = ()
     style: str = ""
+    zone: str | None = ""
+    form: str = ""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -64,7 +78,7 @@ class Clock:
         if not self.style or column.style == self.style:
             return column
         texts = column.values if column.form == "text" else column.texts
-        if self.style == DIGITS and column.form == "number":
+        if self.style in (DIGITS, SIX_DIGITS) and column.form == "number":
             texts = digits_of(column.values)
         if texts is None:
             return column
@@ -75,10 +89,66 @@ class Clock:
         stamps = [None if text is None else next(each) for text in texts]
         return Column(np.array(stamps, "datetime64[us]"), "time", (), texts, self.style)
 
+    def written_as_text(self, time: np.datetime64) -> str:
+        """A time as text in any case."""
+        text, short = self.text(time), self.written(time)
+        if text is None and isinstance(short, np.datetime64):
+            is_short = np.datetime_data(short)[0] in ("D", "M")
+            text = str(short) if is_short else short.astype("datetime64[us]").item().isoformat()
+        return str(short) if text is None else text
+
+    def text(self, time: Any) -> str | None:
+        """A time as text, where it is not enough to write it by its unit; else None."""
+        if not isinstance(time, np.datetime64) or not (self.zone or self.form):
+            return None
+        stamp = time.astype("datetime64[us]").astype(np.int64)
+        text = in_form(stamp, self.form, self.zone or "") if self.form else None
+        return self.shown(stamp) if text is None and self.zone else text
+
+    def like(self, texts: Iterable[str]) -> "Clock":
+        """The clock that writes times as these are written, if they are times."""
+        column = self.in_own_style(column_of(texts))
+        if column.form != "time" or self.parts:
+            return self
+        found = clock_of(self.column or "", column)
+        if found.zone and not self.zone:
+            return self
+        return replace(found, zone=found.zone or self.zone)
+
+    def style_note(self, column: Column) -> str | None:
+        """That times are written in another way than those of training, where either was told."""
+        if column.form != "time" or column.texts is None or column.style == self.style:
+            return None
+        if not column.style:  # ISO's are what they are, in every table
+            return None
+        own = described(self.style) if self.style else "written as ISO has them, as 2024-01-31"
+        return f"holds dates, read as {described(column.style)}; those of training were {own}"
+
+    def in_own_zone(self, column: Column) -> tuple[Column, str | None]:
+        """The times as the clock counts them, and a note if they have a zone and it none, or not.
+
+        Whatever the one that is not known, a clock on the wall shows the hour.
+        """
+        if column.form != "time" or self.zone is None or bool(self.zone) == bool(column.zone):
+            return column, None
+        stamps = column.values.astype("datetime64[us]").astype(np.int64)
+        moved = in_utc(stamps, self.zone) if self.zone else on_wall(stamps, column.zone)
+        values = np.where(np.isnat(column.values), column.values, moved.astype("datetime64[us]"))
+        note = (
+            f"holds times without a zone; they are taken for those of {self.zone}, as in training"
+            if self.zone
+            else f"holds times of {column.zone}, where those of training have no zone; they are"
+            " taken as clocks show them there"
+        )
+        return replace(column, values=values, zone=self.zone), note
+
     def stamps(self, column: Column) -> np.ndarray:
         """The stamp of each row: whole microseconds (int64), or numbers (float64)."""
         values = column.values
-        if clock_of(self.column or "", column).is_date != self.is_date:
+        is_date = column.form == "time"
+        if column.form not in ("time", "number"):
+            is_date = clock_of(self.column or "", column).is_date
+        if is_date != self.is_date:
             raise ValueError(
                 f"`time` is column `{self.column}`, which must hold"
                 f" {'dates' if self.is_date else 'numbers'}, as in the first table; row 0 is"
@@ -114,6 +184,11 @@ class Clock:
             raise ValueError(f"`step` must be a positive time; got {step!r}.")
         return round(number) if self.is_date else number
 
+    def even(self, length: float | int) -> Even:
+        """Steps of one length; between days without a time they are whole days."""
+        of_days = self.is_date and self.unit != "us" and length > DAY and length % DAY != 0
+        return Even(length, of_days)
+
     def seconds(self, distance: float | int) -> float | None:
         """`distance` as the user knows it; None if rows are steps."""
         if self.column is None:
@@ -122,7 +197,10 @@ class Clock:
 
     def shown(self, stamp: Any) -> str:
         """A stamp as people write it, for an error message."""
-        return str(np.int64(stamp).astype("datetime64[us]")) if self.is_date else f"{stamp:g}"
+        if not self.is_date:
+            return f"{stamp:g}"
+        wall = on_wall(np.array([stamp], np.int64), self.zone)[0].astype("datetime64[us]").item()
+        return wall.isoformat() + (offset_text(stamp, self.zone) if self.zone else "")
 
 
 def clock_of(name: str, column: Column) -> Clock:
@@ -130,7 +208,14 @@ def clock_of(name: str, column: Column) -> Clock:
     if column.form == "number":
         return Clock(name)
     if column.form == "time":
-        return Clock(name, True, _unit(column), style=column.style)
+        return _with_form(Clock(name, True, _unit(column), (), column.style, column.zone), column)
+    texts = [value for value in column.values if value is not None]
+    reason = uncertain(texts) if column.form == "text" else None
+    if reason is not None:
+        raise ValueError(
+            f"`time` is column `{name}`, which holds {reason}. Or give `time=False` if rows are"
+            " steps."
+        )
     forms = [column_of([value]).form if value is not None else None for value in column.values]
     first = next((form for form in forms if form is not None), None)
     readable = first if column.form == "text" and first in ("number", "time") else None
@@ -142,10 +227,22 @@ def clock_of(name: str, column: Column) -> Clock:
     )
 
 
+def _with_form(clock: Clock, column: Column) -> Clock:
+    """The clock with the form of the column's texts, where it would write them otherwise."""
+    present = np.flatnonzero(~np.isnat(column.values))
+    if column.texts is None or not present.size:
+        return clock
+    texts, stamps = [column.texts[i] for i in present], column.values[present].astype(np.int64)
+    if clock.written_as_text(column.values[present[0]]) == texts[0]:
+        return clock
+    return replace(clock, form=form_of(texts, stamps, column.style, column.zone))
+
+
 def _unit(column: Column) -> Literal["M", "D", "us"]:
     """How the dates of a column are written; without a text, whole days are days."""
     if column.texts is None:
-        times = column.values[~np.isnat(column.values)]
+        stamps = column.values[~np.isnat(column.values)].astype(np.int64)
+        times = on_wall(stamps, column.zone).astype("datetime64[us]")
         is_day = bool(np.all(times == times.astype("datetime64[D]")))
         return "D" if is_day else "us"
     texts = [text for text in column.texts if text is not None]
@@ -164,15 +261,21 @@ def on_grid(values: np.ndarray, at: np.ndarray) -> np.ndarray:
     return rows
 
 
-def overwritten(values: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """The rows of which a value is lost to a later one at the same grid point."""
+def overwritten(values: np.ndarray, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The rows of which a value is lost to another one that comes later at the same grid point.
+
+    And those of which each value at such a point comes again as it is: nothing of them is lost.
+    """
     same = np.diff(at) == 0
     shared = np.flatnonzero(np.append(same, False) | np.append(False, same))
     row, column = np.nonzero(~np.isnan(values[shared]))
-    points = at[shared][row]
+    points, cells = at[shared][row], values[shared][row, column]
     order = np.lexsort((row, points, column))
-    lost = (np.diff(points[order]) == 0) & (np.diff(column[order]) == 0)
-    return np.unique(shared[row[order[:-1][lost]]])
+    again = (np.diff(points[order]) == 0) & (np.diff(column[order]) == 0)
+    differs = np.diff(cells[order]) != 0
+    rows = shared[row[order[:-1]]]
+    lost = np.unique(rows[again & differs])
+    return lost, np.setdiff1d(rows[again], lost)
 
 
 def require_dense(

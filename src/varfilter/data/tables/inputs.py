@@ -8,6 +8,7 @@ import numpy as np
 
 from varfilter.data.dataset import Scaling
 from varfilter.data.tables.spacing import DAY
+from varfilter.data.tables.zones import on_wall
 
 PERIODS = {"day": DAY, "week": 7 * DAY, "year": 365.2425 * DAY}
 # Sines and cosines of so many multiples of a period: enough for a morning and an evening peak.
@@ -18,7 +19,7 @@ LEAST_STEPS = 4
 LEAST_PERIODS = 2
 
 
-class Plan(NamedTuple):
+class PlannedInputs(NamedTuple):
     """The input columns of some steps (steps, columns), in the model's units.
 
     `stamps` are their times; None: they are the next steps, in their order.
@@ -38,11 +39,13 @@ class KnownInputs:
     - `usual`: the usual distance of two rows, as a number of stamps, where each row is a step
       however long after the one before it comes: log(1 + elapsed / usual) - log 2 is then an input.
       None: all steps are equally long.
+    - `zone`: the one by whose clocks it is morning or January; stamps are in UTC if there is one.
     """
 
     columns: dict[str, tuple[float, float]] = field(default_factory=dict)
     calendar: tuple[str, ...] = ()
     usual: float | int | None = None
+    zone: str = ""
 
     @staticmethod
     def fitted(
@@ -50,6 +53,7 @@ class KnownInputs:
         training: np.ndarray,
         calendar: Sequence[str] = (),
         usual: float | int | None = None,
+        zone: str | None = "",
     ) -> "KnownInputs":
         """The inputs whose columns are standardised by `training`, (rows, columns)."""
         scaling = Scaling.standardizing(training, axis=0)
@@ -58,7 +62,7 @@ class KnownInputs:
             name: (float(offset), float(scale))
             for name, (offset, scale) in zip(names, pairs, strict=True)
         }
-        return KnownInputs(columns, tuple(calendar), usual)
+        return KnownInputs(columns, tuple(calendar), usual, zone or "")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -91,8 +95,9 @@ class KnownInputs:
         `before` is the stamp of the step before the first; not given, it was the usual time ago.
         """
         parts = [known]
+        walls = on_wall(stamps, self.zone)
         for period in self.calendar:
-            phase = 2 * np.pi * _share(period, stamps)
+            phase = 2 * np.pi * _share(period, walls)
             parts += [
                 wave(number * phase)[:, None]
                 for number in range(1, NUM_WAVES + 1)
@@ -112,12 +117,12 @@ class KnownInputs:
         return {"columns": columns, "calendar": list(self.calendar), "usual": self.usual}
 
     @staticmethod
-    def from_json(known: dict[str, Any] | None) -> "KnownInputs":
+    def from_json(known: dict[str, Any] | None, zone: str | None = "") -> "KnownInputs":
         """What `as_json` made, as inputs again; records of before there were any have None."""
         if known is None:
-            return KnownInputs()
+            return KnownInputs(zone=zone or "")
         columns = {name: (pair[0], pair[1]) for name, pair in known["columns"].items()}
-        return KnownInputs(columns, tuple(known["calendar"]), known["usual"])
+        return KnownInputs(columns, tuple(known["calendar"]), known["usual"], zone or "")
 
     def notes(self, *, has_gaps: bool, chosen_calendar: bool) -> list[str]:
         """Sentences on what is an input, and why."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from varfilter.data.tables.columns import MISSING, column_of
+from varfilter.data.tables.columns import MISSING, Column, column_of
 from varfilter.data.tables.constants import changed_note, differs
 from varfilter.data.tables.dates import described
 from varfilter.data.tables.kinds import REAL, unfit, what_fits
@@ -101,11 +101,11 @@ class TableLines:
     - A line that is more than `longest_gap` steps later, or earlier, is bad: its time is more often
       wrong than right. If the next line follows it, it was right, and the sequence begins anew with
       that one.
-    - A second line on the step of the one before adds its values to it; it is bad where both have
-      one of the same column. So is a line of an earlier step.
+    - A second line on the step of the one before adds its values to it, and its known inputs count;
+      it is bad where both have one of the same column. So is a line of an earlier step.
     - A line without one of the known inputs is bad.
     - A text that is no level of its column is missing; `notes` are of those that were met since it
-      was last emptied, each text once, and of values that a constant of training has not.
+      was last emptied, each once, of new values of constants, and of inputs that changed in a step.
     - The column that names the sequence must be there; or `sequence`, where the table has none,
       may be: without it all lines are one.
     """
@@ -131,6 +131,8 @@ class TableLines:
             steps.append(self._next(sequence, gap, sequence.known, self._stamp(sequence)))
         merged = np.where(np.isnan(row), sequence.row, row) if is_again else row
         if is_again:
+            self._compare_inputs(sequence, known)
+        if is_again:
             sequence.place, sequence.stamp = sequence.place - 1, sequence.before
         step = self._next(sequence, merged, known, when.stamp)
         sequence.shown = "" if when.time is None else json.dumps(when.written)
@@ -145,6 +147,17 @@ class TableLines:
         )
         sequence.far = None
         return [*steps, step]
+
+    def _compare_inputs(self, sequence: LineSequence, known: np.ndarray) -> None:
+        """Note which known inputs a second line on a step has otherwise than the first."""
+        self.notes += [
+            f"Column '{name}', a known input, is not what the line before has on the same step: the"
+            " last one counts."
+            for name, one, other in zip(
+                self.schema.inputs.columns, sequence.known, known, strict=True
+            )
+            if one != other
+        ]
 
     def _next(
         self, sequence: LineSequence, row: np.ndarray, known: np.ndarray, stamp: float | int
@@ -193,7 +206,8 @@ class TableLines:
         when = self._when(sequence, found, elements)
         self.sequences.setdefault(sequence.name, sequence)
         self._watch(found)
-        cells = {name: _as_came(found.get(name)) for name in (*columns, *constants)}
+        own = (*columns, *constants, *inputs.columns)
+        cells = {name: _as_came(found.get(name)) for name in own}
         return Line(sequence, when, elements, inputs.scaled(np.array([known]))[0], cells)
 
     def _watch(self, found: dict[str, Any]) -> None:
@@ -252,7 +266,7 @@ class TableLines:
         if all(value is None for value in told):
             if schema.inputs.calendar and sequence.stamp is None:
                 raise ValueError(
-                    f"has no time in column `{clock.column}`, of which the"
+                    f"has no time in {_place_of(clock.column or '')}, of which the"
                     f" {schema.inputs.calendar[0]} is a known input. Give it at least in the first"
                     " line of a sequence."
                 )
@@ -262,7 +276,8 @@ class TableLines:
         if sequence.place < 0:
             sequence.origin = stamp
             return LineTime(0, stamp, time, written)
-        what = f"has {json.dumps(written)} in column `{clock.column}`"
+        named = clock.column if len(names) > 1 else names[0]
+        what = f"has {json.dumps(written)} in {_place_of(named or '')}"
         if sequence.origin is None:
             raise ValueError(
                 f"{what}, but the first line of its sequence has no time. Give it to all, or to"
@@ -322,13 +337,23 @@ class TableLines:
                     " the first table."
                 ) from None
         else:
-            column = clock.in_own_style(columns[name])
+            column = self._in_own_way(name, columns[name])
         if column.form != ("time" if clock.is_date else "number"):
             what = "a date such as 2024-01-31T12:30:00" if clock.is_date else "a number"
             what = f"a date written as {described(clock.style)}" if clock.style else what
-            raise ValueError(f"has {shown[1:-1]} in column `{name}`, which must be {what}.")
+            raise ValueError(f"has {shown[1:-1]} in {_place_of(name)}, which must be {what}.")
         stamps = clock.stamps(column)
         return stamps[0].item(), clock.times(stamps)[0]
+
+    def _in_own_way(self, name: str, column: Column) -> Column:
+        """A time as those of training; another style, or another zone, is noted once."""
+        clock = self.schema.layout.clock
+        column, note = clock.in_own_zone(clock.in_own_style(column))
+        for sentence in (clock.style_note(column), note):
+            if sentence is not None and (name, sentence) not in self._unseen:
+                self._unseen.add((name, sentence))
+                self.notes.append(f"{_place_of(name).capitalize()} {sentence}.")
+        return column
 
     def _place(self, stamp: float | int, origin: float | int) -> int:
         return int(self._spacing.places(np.array([stamp]), origin)[0])
@@ -348,6 +373,11 @@ class TableLines:
         """The time of a step for which no line has one."""
         clock = self.schema.layout.clock
         return "start" if sequence.stamp is None else clock.shown(sequence.stamp)
+
+
+def _place_of(name: str) -> str:
+    """A column for an error message; an index need not have a name."""
+    return f"column `{name}`" if name else "the column without a name"
 
 
 def _number(name: str, kind: str | None, value: Any) -> float:

@@ -3,6 +3,7 @@
 What is stated of a kind below is what the rows must show for it; all else is numeric.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from varfilter.data.dataset import Family, Scaling
 from varfilter.data.tables.columns import WHOLE
-from varfilter.data.tables.motion import MOTIONS, Told
+from varfilter.data.tables.motion import MOTIONS, MotionForm
 from varfilter.data.tables.tails import StudentFit, events_fit, student_fit
 from varfilter.distributions import (
     Bernoulli,
@@ -41,7 +42,7 @@ GROUNDS = {
     "numeric": "numbers for which no other family is likelier",
     "binary": "only 0 and 1, or true and false",
     "count": f"only whole numbers from 0 to {HIGHEST_COUNT:,}",
-    "categorical": "text with several levels",
+    "categorical": "text, or another type, with several levels",
 }
 # How each may be told to a model, beside as it is.
 MOTIONS_OF = {
@@ -58,6 +59,10 @@ MANY_ZEROS, AT_BOUND, TIMES_NEXT = 0.1, 0.02, 3
 # Nats in all by which another family must be the likelier one, and in the mean of each value: by as
 # much Student's t with six degrees of freedom is, and Poisson's counts with a mean of one.
 LEAST_EVIDENCE, LEAST_GAIN = 5.0, 0.025
+# Words in the name of a column that is a share, or percent; and those of one that need not be.
+SHARES = {"share", "fraction", "frac", "proportion", "probability", "prob"}
+PERCENT = {"percent", "percentage", "pct", "%"}
+CHANGES = {"change", "growth", "return"}
 # The smallest scale of a prediction, of the spread of its column, as `models/columns.py` has it.
 FINEST = 0.03
 
@@ -91,7 +96,7 @@ def infer_kind(values: np.ndarray, form: str) -> str:
     return "count"
 
 
-def refined_kind(kind: str, motion: str, sequences: Sequence[np.ndarray]) -> Kind:
+def refined_kind(kind: str, motion: str, sequences: Sequence[np.ndarray], name: str = "") -> Kind:
     """The kind of a column by the family that its training sequences show.
 
     - zeros: a numeric column that is told as it is, never below 0, and 0 in a tenth of its values;
@@ -100,6 +105,8 @@ def refined_kind(kind: str, motion: str, sequences: Sequence[np.ndarray]) -> Kin
       highest, three times as many as have the next value.
     - heavy: of a numeric column, or of its changes where it is told by these, what a line through
       the value before leaves is rather Student's t than Gaussian: 5 nats in all, and 0.025 each.
+    - bounded, too: of a numeric column that is none of these, the name says a share or percent, and
+      all values lie within 0 and 1, or 0 and 100.
     - events: a negative binomial is so much likelier for the values of a count than whole numbers
       of a Gaussian, and its changes vary at least as much as those of Poisson's counts.
     """
@@ -112,13 +119,16 @@ def refined_kind(kind: str, motion: str, sequences: Sequence[np.ndarray]) -> Kin
         return found
     if not motion.startswith("log") and (found := _bounded(values)):
         return found
-    return _heavy(motion, sequences) or Kind(kind)
+    found = _heavy(motion, sequences)
+    if not (found or motion.startswith("log")):
+        found = _share(name, values)
+    return found or Kind(kind)
 
 
-def told_values(motion: str, sequences: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """All that a model is told of a column: values, changes, logarithms, or changes of these."""
-    told = Told.by(motion)
-    return [told.values(each) for each in sequences]
+def model_values(motion: str, sequences: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """What a model sees of a column: its values, changes, logarithms, or changes of these."""
+    form = MotionForm.of(motion)
+    return [form.values(each) for each in sequences]
 
 
 def unfit(kind: str, values: np.ndarray) -> np.ndarray:
@@ -221,12 +231,25 @@ def _bounded(values: np.ndarray) -> Kind | None:
     return Kind("bounded", "; ".join(parts)) if parts else None
 
 
+def _share(name: str, values: np.ndarray) -> Kind | None:
+    """Whether its name says that it is a share or percent, and all of its values can be."""
+    words = set(re.split(r"[^a-z%]+", name.lower()))
+    if words & CHANGES or values.min() < 0.0:
+        return None
+    for word, names, top in (("a share", SHARES, 1.0), ("percent", PERCENT, 100.0)):
+        # What never exceeds 1 may be percent or a share that is called so.
+        if words & names and top / 100.0 < values.max() <= top:
+            reason = f"its name says {word}, and its training values lie within 0 and {top:g}"
+            return Kind("bounded", reason)
+    return None
+
+
 def tails_of(motion: str, sequences: Sequence[np.ndarray]) -> StudentFit:
-    """Student's t of what a line through the value before leaves of what a model is told."""
-    told = told_values(motion, sequences)
-    pairs = np.concatenate([np.stack([each[:-1], each[1:]]) for each in told], axis=1)
+    """Fit Student's t to what a line through the value before leaves of each value a model sees."""
+    values = model_values(motion, sequences)
+    pairs = np.concatenate([np.stack([each[:-1], each[1:]]) for each in values], axis=1)
     before, after = pairs[:, ~np.isnan(pairs).any(axis=0)]
-    seen = np.concatenate([_seen(each) for each in told])
+    seen = np.concatenate([_seen(each) for each in values])
     if before.size < FEWEST_VALUES:
         return student_fit(seen)
     variance = np.var(before)
@@ -241,7 +264,7 @@ def _heavy(motion: str, sequences: Sequence[np.ndarray]) -> Kind | None:
     found = tails_of(motion, sequences)
     if not _is_likelier(found.gain, found.num_values):
         return None
-    what = "changes" if Told.by(motion).is_change else "values"
+    what = "changes" if MotionForm.of(motion).is_change else "values"
     return Kind(
         "heavy",
         f"what the one before leaves of its training {what} is likelier Student's t, with"

@@ -15,14 +15,14 @@ from varfilter.data.splits import require_fractions, split_by_sequence
 from varfilter.data.tables.columns import Column, groups, numbers, unknown
 from varfilter.data.tables.files import SEQUENCE_AXIS, Columns
 from varfilter.data.tables.grid import Clock
-from varfilter.data.tables.times import clock_named, find_clock, under_own_name
+from varfilter.data.tables.times import WITHOUT_NAME, clock_named, find_clock, under_own_name
 
 SEQUENCE_NAMES = ("sequence", "series", "run", "episode", "trial", "session")
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the time and the sequences stand; `long` are the columns of variable and value."""
+    """The columns of the time and the sequences; `long` are those of variable and value."""
 
     clock: Clock
     sequence: str | None = None
@@ -36,7 +36,7 @@ class Layout:
 
     @property
     def reserved(self) -> tuple[str, ...]:
-        """The same, and the column that times make which stand in several."""
+        """The columns of `given`, after the time column that is made of several, if one is."""
         return self.given if self.clock.column is None else (self.clock.column, *self.given)
 
     def for_array(self, columns: Columns) -> "Layout":
@@ -121,7 +121,7 @@ def find_layout(
     return Layout(clock, sequence, None if long is None else (long[0], long[1]))
 
 
-def widened(columns: Columns, layout: Layout) -> Columns:
+def pivoted(columns: Columns, layout: Layout) -> Columns:
     """A long table with a column for each variable, by name: a row for each time of a sequence.
 
     Of two values of a variable at the same time the last counts.
@@ -183,6 +183,9 @@ def chosen(
             raise unknown("columns", name, candidates)
         if wanted is None and _is_row_number(name, columns):
             left_out[name] = "row numbers"
+            continue
+        if wanted is None and name in WITHOUT_NAME and name == next(iter(columns)):
+            left_out[name] = "an index without a name; give it one, or name it in `time`"
             continue
         found = numbers(name, columns[name])
         if not isinstance(found, str):
@@ -299,7 +302,7 @@ def _obvious_sequence(columns: Columns, used: tuple[str, ...]) -> str | None:
 def _is_row_number(name: str, columns: Columns) -> bool:
     """Whether it is the first column and numbers the rows, as frames are written with an index."""
     column = columns[name]
-    if name != next(iter(columns)) or name not in ("", "Unnamed: 0") or column.form != "number":
+    if name != next(iter(columns)) or name not in WITHOUT_NAME or column.form != "number":
         return False
     values = column.values
     # Where frames were put together, each begins again from its first.

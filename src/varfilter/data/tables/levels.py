@@ -20,21 +20,28 @@ class Levels(NamedTuple):
 
 
 def coded(
-    columns: Mapping[str, Column], categorical: Iterable[str], reserved: Iterable[str]
+    columns: Mapping[str, Column],
+    categorical: Iterable[str],
+    reserved: Iterable[str],
+    others: Iterable[str] = (),
 ) -> tuple[dict[str, Column], dict[str, tuple[str, ...]]]:
     """The columns with the number of its text in place of each text; and the texts by column.
 
-    Those of text that is neither faulty numbers nor dates, and those that are called categorical.
+    Those of text that is neither faulty numbers nor dates, and those that are called categorical,
+    or whose type says so, unless they are named in `others`. The levels of a type keep its order.
     """
     found: dict[str, Column] = {}
     texts: dict[str, tuple[str, ...]] = {}
     for name, column in columns.items():
-        is_meant = name in categorical and column.form in ("number", "bool", "text")
+        is_meant = name in categorical or (column.levels and name not in others)
+        is_meant = is_meant and column.form in ("number", "bool", "text")
         if name in reserved or not (is_meant or _is_text(name, column)):
             found[name] = column
             continue
         written = names_of(column)
-        texts[name] = tuple(sorted({text for text in written if text is not None}, key=_natural))
+        present = sorted({text for text in written if text is not None}, key=natural)
+        typed = [level for level in column.levels if level in present]
+        texts[name] = (*typed, *(text for text in present if text not in column.levels))
         found[name] = Column(codes_of(written, texts[name])[0], "level", column.notes)
     return found, texts
 
@@ -119,9 +126,19 @@ def _is_text(name: str, column: Column) -> bool:
     return isinstance(found, str) and found.startswith("text")
 
 
-def _natural(text: str) -> tuple[float, str]:
-    """9 before 10, and numbers before words."""
+def natural(text: str) -> tuple[float, str]:
+    """What names are sorted by: 9 before 10, and numbers before words."""
     try:
         return float(text), text
     except ValueError:
         return float("inf"), text
+
+
+def typed_notes(columns: Mapping[str, Column], levels: Iterable[str]) -> list[str]:
+    """Sentences on the categorical columns that are such by the type of their column."""
+    return [
+        f"Column '{name}' is of a categorical type, and taken as categorical, with its levels in"
+        " the order of the type. For another kind, give `kinds`."
+        for name in levels
+        if name in columns and columns[name].levels
+    ]

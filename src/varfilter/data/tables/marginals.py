@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from varfilter.data.tables.kinds import binding_bounds, told_values
+from varfilter.data.tables.kinds import binding_bounds, model_values
 from varfilter.data.tables.tails import events_fit, log_negative_binomial, student_fit
 
 # Bins of a histogram, and the share of the values at either end that is put into the last ones.
@@ -34,7 +34,7 @@ class Marginal(NamedTuple):
 
 def marginal_of(kind: str, motion: str, sequences: Sequence[np.ndarray]) -> Marginal:
     """The shares of what a model is told of a column, and those that its family expects."""
-    values = np.concatenate([each[~np.isnan(each)] for each in told_values(motion, sequences)])
+    values = np.concatenate([each[~np.isnan(each)] for each in model_values(motion, sequences)])
     if kind in ("binary", "categorical"):
         edges = np.arange(values.max() + 2.0) - 0.5
         return Marginal(edges, _shares(values, edges))

@@ -38,16 +38,16 @@ class Motion(NamedTuple):
     reason: str = ""
 
 
-class Told(NamedTuple):
-    """What a model is told of a column: its logarithm, its change, beyond that of a season."""
+class MotionForm(NamedTuple):
+    """The form in which a model sees a column: logarithms, changes, changes beyond a season's."""
 
     is_log: bool = False
     is_change: bool = False
     season: int | None = None
 
     @staticmethod
-    def by(word: str) -> "Told":
-        """What a motion says; a word that is none is refused."""
+    def of(word: str) -> "MotionForm":
+        """The form that a motion's word stands for; any other word is refused."""
         found = re.fullmatch(r"level|(log)|(log-)?change(?:-(\d+))?", word)
         if found is None:
             raise ValueError(f"A motion is one of {', '.join(MOTIONS)}; got {word!r}.")
@@ -55,7 +55,7 @@ class Told(NamedTuple):
         season = None if found[3] is None else int(found[3])
         if season is not None and season < 2:
             raise ValueError(f"A season has at least 2 steps; got {word!r}.")
-        return Told(is_log, "change" in word, season)
+        return MotionForm(is_log, "change" in word, season)
 
     def values(self, column: np.ndarray) -> np.ndarray:
         """The logarithms and changes of one sequence of a column, one less for each step back."""
@@ -66,9 +66,9 @@ class Told(NamedTuple):
 
 
 def is_motion(word: str) -> bool:
-    """Whether a word says how a column is told."""
+    """Whether a word is that of a motion."""
     try:
-        Told.by(word)
+        MotionForm.of(word)
     except ValueError:
         return False
     return True
@@ -136,10 +136,10 @@ def dickey_fuller(
     # Standardised, so that the products do not lose the digits of a column far from 0.
     spread = rows.std(axis=0)
     rows = (rows - rows.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
-    target, told = rows[:, 0], rows[:, 1:]
-    inverse = np.linalg.pinv(told.T @ told)
-    factors = inverse @ (told.T @ target)
-    noise = np.sum((target - told @ factors) ** 2) / count
+    target, given = rows[:, 0], rows[:, 1:]
+    inverse = np.linalg.pinv(given.T @ given)
+    factors = inverse @ (given.T @ target)
+    noise = np.sum((target - given @ factors) ** 2) / count
     error = np.sqrt(max(noise * inverse[0, 0], np.finfo(float).tiny))
     # MacKinnon (2010), table 2, for a regression with a constant; waves of the calendar beside it
     # change nothing of it in the limit.
@@ -154,10 +154,10 @@ def transform_of(motion: str, sequences: Sequence[np.ndarray], finest: float) ->
     """
     if motion == "level":
         return None
-    told = Told.by(motion)
+    form = MotionForm.of(motion)
     log_centre, log_scale, drift, change_scale, season_spread = 0.0, None, 0.0, None, None
     values = [np.asarray(each, np.float64) for each in sequences]
-    if told.is_log:
+    if form.is_log:
         values = [np.log(each) for each in values]
         seen = np.concatenate([_seen(each) for each in values])
         log_centre = float(seen.mean())
@@ -166,24 +166,24 @@ def transform_of(motion: str, sequences: Sequence[np.ndarray], finest: float) ->
         log_scale = max(float(seen.std()), COARSEST * finest)
         values = [(each - log_centre) / log_scale for each in values]
         finest /= log_scale
-    if told.is_change:
-        of_steps, of_seasons = Told(is_change=True), told._replace(is_log=False)
+    if form.is_change:
+        of_steps, of_seasons = MotionForm(is_change=True), form._replace(is_log=False)
         drift, change_scale = _centre_and_spread(values, of_seasons, COARSEST * finest)
-        if told.season is not None:
+        if form.season is not None:
             _, season_spread = _centre_and_spread(values, of_steps, COARSEST * finest)
-    return Transform(log_scale, log_centre, change_scale, drift, told.season, season_spread)
+    return Transform(log_scale, log_centre, change_scale, drift, form.season, season_spread)
 
 
 def _centre_and_spread(
-    sequences: Sequence[np.ndarray], told: Told, least: float
+    sequences: Sequence[np.ndarray], form: MotionForm, least: float
 ) -> tuple[float, float]:
-    """The mean and the spread of what is told of a column, 0 and 1 where that is nothing."""
-    seen = np.concatenate([_seen(told.values(each)) for each in sequences])
+    """The mean and the spread of a column in this form; 0 and 1 where it has no values."""
+    seen = np.concatenate([_seen(form.values(each)) for each in sequences])
     return (float(seen.mean()), max(float(seen.std()), least)) if seen.size else (0.0, 1.0)
 
 
 def motion_notes(motions: Mapping[str, Motion]) -> list[str]:
-    """Sentences on the columns that are not told as they are, and why."""
+    """Sentences on the columns that a model does not see as they are, and why."""
     groups: dict[Motion, list[str]] = {}
     for name, motion in motions.items():
         if motion.word != "level":
@@ -199,12 +199,12 @@ def motion_notes(motions: Mapping[str, Motion]) -> list[str]:
 
 
 def in_words(word: str) -> str:
-    """What a model is told of a column, as a part of a sentence."""
-    told = Told.by(word)
-    if not told.is_change:
-        return "its logarithm" if told.is_log else "its value"
-    what = "the change of its logarithm" if told.is_log else "its change"
-    beyond = "" if told.season is None else f", beyond that of {told.season} steps before"
+    """The form in which a model sees a column, as a part of a sentence."""
+    form = MotionForm.of(word)
+    if not form.is_change:
+        return "its logarithm" if form.is_log else "its value"
+    what = "the change of its logarithm" if form.is_log else "its change"
+    beyond = "" if form.season is None else f", beyond that of {form.season} steps before"
     return f"{what} since the step before{beyond}"
 
 

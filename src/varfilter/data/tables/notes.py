@@ -6,10 +6,12 @@ import numpy as np
 
 from varfilter._text import count
 from varfilter.data.ragged import Ragged
+from varfilter.data.tables.cycles import cycle_notes
 from varfilter.data.tables.files import SEQUENCE_AXIS, Columns
 from varfilter.data.tables.kinds import GROUNDS
 from varfilter.data.tables.schema import TableSchema
-from varfilter.data.tables.steps import merged_note
+from varfilter.data.tables.spacing import BusinessDays, at_weekends
+from varfilter.data.tables.zones import on_wall
 
 
 def notes_of(
@@ -24,14 +26,17 @@ def notes_of(
     """Sentences on how a table was read: what a user may have wanted otherwise."""
     step, kinds, inputs = schema.step, schema.kinds, schema.inputs
     notes = [_time_note(schema, inferred=inferred)]
+    observed = dict.fromkeys(schema.columns, True) | dict.fromkeys(schema.left_out, False)
+    notes += cycle_notes(columns, schema.layout, observed)
     values = [split.values for split in rows.values()]
     num_empty = sum(int(np.all(np.isnan(v), axis=1).sum()) for v in values)
     notes += inputs.notes(has_gaps=num_empty > 0, chosen_calendar=chosen_calendar)
     if step is not None and num_empty:
         num_steps = sum(map(len, values))
         notes.append(f"Gaps: {num_empty:,} of {count(num_steps, 'step')} without any value.")
-    if schema.num_merged:
-        notes.append(merged_note(schema.num_merged))
+    if isinstance(schema.calendar, BusinessDays):
+        notes += _weekend_notes(columns, schema)
+    notes += schema.merged.notes()
     notes.append(_sequence_note(schema.layout.sequence))
     notes.append(f"Split by {'whole sequences' if by_sequence else 'time, each sequence'}.")
     for kind in dict.fromkeys(kinds.values()):
@@ -65,8 +70,18 @@ def _time_note(schema: TableSchema, *, inferred: bool) -> str:
         return f"{begin}, at unequal distances, usually of {step:.10g}{unit}{why}."
     how = "found from the training rows" if inferred else "as given"
     if schema.calendar is not None:
-        return f"{begin}; a step is a {schema.calendar.word} of the calendar ({how})."
+        rule = getattr(schema.calendar, "rule", "").replace("-", " ")
+        on = f", forecast on its {rule}" if rule else ""
+        return f"{begin}; a step is a {schema.calendar.word} of the calendar{on} ({how})."
     return f"{begin}; a step is {step:.10g}{unit} ({how})."
+
+
+def _weekend_notes(columns: Columns, schema: TableSchema) -> list[str]:
+    clock = schema.layout.clock
+    stamps = on_wall(clock.stamps(columns[clock.column or ""]), clock.zone)
+    number = int(at_weekends(stamps).sum())
+    lie = "lies" if number == 1 else "lie"
+    return [f"{count(number, 'row')} at a weekend {lie} on the Friday before."] if number else []
 
 
 def _sequence_note(sequence: str | None) -> str:

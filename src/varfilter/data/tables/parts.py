@@ -29,13 +29,21 @@ RANGES = {
 BY_QUARTER = ("year", "quarter")
 BY_MONTH = ("year", "month", "day", "hour", "minute")
 
+# What else people call them.
+OTHERWISE = {"qtr": "quarter", "yr": "year", "mon": "month", "mth": "month", "hr": "hour"}
+
 # (the name of a column, what it holds, how that is written: "number", or one of `WRITTEN`)
 Part = tuple[str, str, str]
 
 
+def word_of(name: str) -> str:
+    """What a column holds by its name, if it holds a part of the time: year, month and so on."""
+    return OTHERWISE.get(name.lower(), name.lower())
+
+
 def find_parts(columns: Columns, names: Sequence[str]) -> tuple[Part, ...]:
     """The columns among `names` that tell the time together, by their names; () if none do."""
-    lower = [name.lower() for name in names]
+    lower = [word_of(name) for name in names]
     found = {word: name for word, name in zip(lower, names, strict=True) if lower.count(word) == 1}
     parts: list[Part] = []
     for word in BY_QUARTER if "quarter" in found and "month" not in found else BY_MONTH:
@@ -51,7 +59,7 @@ def join_parts(columns: Columns, parts: Sequence[Part]) -> Column:
     """The dates that the columns tell together; an error names what cannot be one."""
     numbers = {"month": np.ones(1), "day": np.ones(1), "hour": np.zeros(1), "minute": np.zeros(1)}
     for name, word, _ in parts:
-        values = _numbers(columns[name], word)
+        values = part_numbers(columns[name], word)
         low, high = RANGES[word]
         bad = np.flatnonzero(~((values >= low) & (values <= high) & (values == np.round(values))))
         if bad.size:
@@ -81,29 +89,31 @@ def join_parts(columns: Columns, parts: Sequence[Part]) -> Column:
 
 def split_time(time: np.datetime64, parts: Sequence[Part]) -> dict[str, int | str]:
     """What each of the columns holds at a time."""
-    return {name: _written(_PARTS[word](time), word, how) for name, word, how in parts}
+    return {name: _written(int(PARTS[word](time)), word, how) for name, word, how in parts}
 
 
-def _year(time: np.datetime64) -> int:
-    return int(time.astype("datetime64[Y]").astype(np.int64)) + 1970
+def partpart_numbers(column: Column, word: str) -> np.ndarray:
+    """The numbers of a column that holds such a part of the time, in words or not."""
+    return part_numbers(column, word)
 
 
-def _month(time: np.datetime64) -> int:
-    return int(time.astype("datetime64[M]").astype(np.int64)) % 12 + 1
+def _whole(time: Any, unit: str) -> Any:
+    return time.astype(f"datetime64[{unit}]").astype(np.int64)
 
 
-def _day(time: np.datetime64) -> int:
+def _day(time: Any) -> Any:
     month = time.astype("datetime64[M]").astype("datetime64[D]")
-    return int((time.astype("datetime64[D]") - month).astype(np.int64)) + 1
+    return (time.astype("datetime64[D]") - month).astype(np.int64) + 1
 
 
-_PARTS: dict[str, Callable[[np.datetime64], int]] = {
-    "year": _year,
-    "quarter": lambda time: (_month(time) + 2) // 3,
-    "month": _month,
+# What a time, or each of several, has of each part.
+PARTS: dict[str, Callable[[Any], Any]] = {
+    "year": lambda time: _whole(time, "Y") + 1970,
+    "quarter": lambda time: _whole(time, "M") % 12 // 3 + 1,
+    "month": lambda time: _whole(time, "M") % 12 + 1,
     "day": _day,
-    "hour": lambda time: int(time.astype("datetime64[h]").astype(np.int64)) % 24,
-    "minute": lambda time: int(time.astype("datetime64[m]").astype(np.int64)) % 60,
+    "hour": lambda time: _whole(time, "h") % 24,
+    "minute": lambda time: _whole(time, "m") % 60,
 }
 
 
@@ -120,7 +130,7 @@ def _how(column: Column, word: str) -> str | None:
     return next((how for how, words in WRITTEN.get(word, {}).items() if texts <= {*words}), None)
 
 
-def _numbers(column: Column, word: str) -> np.ndarray:
+def part_numbers(column: Column, word: str) -> np.ndarray:
     """What the column holds, as numbers, whether they are written as such or in words."""
     if column.form == "number":
         return column.values

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from varfilter.data.dataset import SPLITS, Dataset, Scaling
+from varfilter.data.tables.bad_cells import RARE, BadCells
 from varfilter.data.tables.choice import (
     families_of,
     given_words,
@@ -19,6 +20,7 @@ from varfilter.data.tables.choice import (
 )
 from varfilter.data.tables.columns import require_resolved
 from varfilter.data.tables.constants import without_constants
+from varfilter.data.tables.cycles import told_by_time
 from varfilter.data.tables.files import Columns, read_columns
 from varfilter.data.tables.grid import Clock, usual_step
 from varfilter.data.tables.inputs import PERIODS, KnownInputs, require_calendar, usual_periods
@@ -32,19 +34,20 @@ from varfilter.data.tables.layout import (
     find_layout,
     known_columns,
     parts_of,
+    pivoted,
     require_distinct,
     require_known,
     require_split,
     splits_sequences,
-    widened,
 )
-from varfilter.data.tables.levels import coded
+from varfilter.data.tables.levels import coded, typed_notes
 from varfilter.data.tables.motion import motion_notes
 from varfilter.data.tables.notes import notes_of
 from varfilter.data.tables.schema import TableSchema, require_kind
 from varfilter.data.tables.season import season_lengths
 from varfilter.data.tables.spacing import (
     BY_ROWS,
+    DAY,
     WORDS,
     Even,
     Spacing,
@@ -60,6 +63,7 @@ from varfilter.data.tables.steps import (
     require_dense_grid,
 )
 from varfilter.data.tables.times import with_dates
+from varfilter.data.tables.zones import Local, in_zone, on_wall
 
 
 def read_table(
@@ -109,10 +113,13 @@ def read_table(
       Gaussian; `events`, whole numbers of a negative binomial; `categorical`, one of several levels
       of text. Not given: booleans, or at least 20 zeros and ones and both, are binary; at least
       20 whole numbers from 0 to 1000, three or more of them different, are counts; text of up to 32
-      levels, with five training rows for each, is categorical; all other numbers are numeric; and
+      levels, with five training rows for each, is categorical, and so is any column of a frame
+      whose type says so (`category`, `Categorical`, `Enum`); all other numbers are numeric; and
       where the training rows show it, a count is one of events, and a numeric column has another
       family (`data/tables/kinds.py` has the rule).
-      A level that no training row has is missing.
+      A level that no training row has is missing. So is a cell that has no place in its column
+      (text among numbers, an infinity, a number that the kind cannot have) where less than one in a
+      hundred of its values are such; else it is an error.
       Or how a column is told to the model: `level`, as it is; `change`, by its change since the
       step before; `log` and `log-change`, by its logarithm, or by the change of that; `change-N`
       and `log-change-N`, by its change beyond that of N steps before, a season. Not given: a
@@ -136,7 +143,9 @@ def read_table(
         )
     if isinstance(inputs, str):
         raise TypeError(f"`inputs` must be a list of names; got {inputs!r}. Give [{inputs!r}].")
-    found, notes = read_columns(source, as_text=(sequence or "", *(long or ())[:1]))
+    found, notes = read_columns(
+        source, as_text=(*([sequence] if sequence else []), *(long or ())[:1])
+    )
     found = with_dates(found, time)
     inputs = _one_by_one(inputs, found)
     layout = find_layout(found, time, sequence, long, (*(columns or ()), *inputs))
@@ -148,12 +157,21 @@ def read_table(
     require_step(step, clock)
     if clock.column is not None and step is None:
         require_distinct(found, layout)
-    wide = widened(found, layout)
     categorical = [n for n, words in (kinds or {}).items() if "categorical" in str(words).split()]
-    wide, texts = coded(wide, categorical, (*layout.reserved, *inputs))
+    bad, observed = BadCells(RARE), found if columns is None else columns
+    others = {*layout.reserved, *inputs, *categorical}
+    free = [name for name in observed if name not in others]
+    wide = pivoted(bad.numbers(found, layout.long[1:] if layout.long else free), layout)
+    others = [name for name, words in (kinds or {}).items() if words != "level"]
+    wide, texts = coded(wide, categorical, (*layout.reserved, *inputs), others)
     known = known_columns(wide, layout, inputs)
     values, left_out = chosen(wide, layout, columns, inputs)
     left_out |= dict.fromkeys(_beside(found, layout), "not part of the long table")
+    if columns is None:
+        known_by_time = told_by_time(found, layout, [n for n in values if n not in (kinds or {})])
+        if len(known_by_time) < len(values):
+            left_out |= known_by_time
+            values = {name: each for name, each in values.items() if name not in known_by_time}
     both = arranged(wide, layout, values | known)
     rows, known_rows = both.taking(slice(len(values))), both.taking(slice(len(values), None))
     require_known(known_rows, inputs, clock)
@@ -167,21 +185,28 @@ def read_table(
     )
     left_out |= {name: each.refused for name, each in levels.items() if each.refused}
     levels = {name: each.names for name, each in levels.items() if each.names}
+    told += typed_notes(found, levels)
     wanted = columns if columns is not None else tuple(kinds or ())
     rows, names, constants, reasons = without_constants(rows, names, training, wanted)
     left_out |= reasons
     given_kinds, given_motions = given_words(dict(kinds or {}), names, left_out)
     kinds_by_name = kinds_of(rows, names, training, given_kinds, given_motions)
+    rows = _fitting(rows, kinds_by_name, given_kinds, bad)
     for name, column in zip(names, rows.values.T, strict=True):
         require_resolved(name, kinds_by_name[name], column[training])
 
     runs = [rows.stamps[begin:end] for _, begin, end in parts["train"]]
     spacing, points, is_by_rows = _on_time(rows, layout, parts, runs, step)
-    num_merged = merged_rows(rows, points)
+    steps_of = spacing.steps if isinstance(spacing, Local) else spacing
+    merged = merged_rows(rows, points, known_rows.values)
     if periods is None:
         periods = usual_periods(runs, spacing.length) if clock.is_date else ()
     known_inputs = KnownInputs.fitted(
-        inputs, known_rows.values[training], periods, spacing.length if is_by_rows else None
+        inputs,
+        known_rows.values[training],
+        periods,
+        spacing.length if is_by_rows else None,
+        clock.zone,
     )
     steps = gridded(rows, known_rows.values, clock, spacing, points, known_inputs)
     split_rows = {name: steps[name].rows for name in SPLITS}
@@ -205,12 +230,12 @@ def read_table(
         layout,
         clock.seconds(spacing.length),
         left_out,
-        num_merged,
+        merged,
         known_inputs,
         words,
         levels,
         {name: kind.reason for name, kind in refined.items() if kind.reason},
-        calendar=None if isinstance(spacing, Even) else spacing,
+        calendar=None if isinstance(steps_of, Even) else steps_of,
         constants=constants,
     )
     scaling = scaling_of(kinds_by_name, split_rows["train"].values, words)
@@ -242,7 +267,7 @@ def read_table(
             by_sequence=splits_sequences(rows, split),
             chosen_calendar=calendar is not None,
         )
-        + (*motion_notes(motions), *kind_notes(refined), *told),
+        + (*motion_notes(motions), *kind_notes(refined), *told, *filter(None, [bad.note()])),
         input_names=known_inputs.names,
         inputs={name: steps[name].us for name in SPLITS} if known_inputs.names else {},
     )
@@ -276,7 +301,7 @@ def require_step(step: Any, clock: Clock) -> None:
 
 def _on_time(
     rows: Rows, layout: Layout, parts: dict[str, list[Part]], runs: list[np.ndarray], step: Any
-) -> tuple[Spacing, Points, bool]:
+) -> tuple[Spacing | Local, Points, bool]:
     """How steps lie, where each row does, and whether rows are steps instead of points of a grid.
 
     A grid that loses rows is not taken unless its step was given.
@@ -286,7 +311,7 @@ def _on_time(
             _usual_spacing(runs, layout) if step is None else _given_spacing(step, runs, layout)
         )
         points = grid_points(rows, spacing, parts, is_by_rows=False)
-        if step is not None or not loses_many(merged_rows(rows, points), len(rows.values)):
+        if step is not None or not loses_many(merged_rows(rows, points).lost, len(rows.values)):
             require_dense_grid(rows, layout.clock, points)
             return spacing, points, False
     usual = float(np.median(np.concatenate([np.diff(run) for run in runs])))
@@ -321,24 +346,42 @@ def _observed(
     return replace(rows, values=rows.values[:, seen], forms=forms), kept, reasons
 
 
-def _given_spacing(step: Any, runs: list[np.ndarray], layout: Layout) -> Spacing:
-    calendar = named_calendar(step, runs) if isinstance(step, str) else None
-    return Even(layout.clock.distance(step)) if calendar is None else calendar
+def _fitting(rows: Rows, kinds: Mapping[str, str], given: Mapping[str, str], bad: BadCells) -> Rows:
+    """The rows where what a column of its kind cannot have is missing, if it is rare."""
+    values, bad.has_rows = rows.values.copy(), rows.origin is not None
+    for i, (name, kind) in enumerate(kinds.items()):
+        values[:, i] = bad.fitting(values[:, i], name, kind, rows.origin)
+        require_kind(name, kind, values[:, i], rows, given=name in given)
+    return replace(rows, values=values)
 
 
-def _usual_spacing(runs: list[np.ndarray], layout: Layout) -> Spacing:
+def _given_spacing(step: Any, runs: list[np.ndarray], layout: Layout) -> Spacing | Local:
+    zone = layout.clock.zone
+    walls = [on_wall(run, zone) for run in runs]
+    calendar = named_calendar(step, walls) if isinstance(step, str) else None
+    if calendar is not None:
+        return in_zone(calendar, zone)
+    return in_zone(layout.clock.even(layout.clock.distance(step)), zone)
+
+
+def _usual_spacing(runs: list[np.ndarray], layout: Layout) -> Spacing | Local:
     if layout.clock.column is None:
         return Even(1)
-    calendar = usual_calendar(runs) if layout.clock.is_date else None
+    is_date, zone = layout.clock.is_date, layout.clock.zone
+    walls = [on_wall(run, zone) for run in runs]
+    calendar = usual_calendar(walls) if is_date else None
     if calendar is not None:
-        return calendar
-    step = usual_step(runs, unit=1e6 if layout.clock.is_date else 1.0)
+        return in_zone(calendar, zone)
+    step = usual_step(walls, unit=1e6 if is_date else 1.0)
+    if zone and step is not None and step % DAY and not layout.clock.even(step).of_days:
+        # What is shorter than a day passes as it does, whatever is done to the clocks.
+        step = usual_step(runs, unit=1e6)
     if step is None:
         raise ValueError(
             f"`step` cannot be found: no sequence has two times in column `{layout.clock.column}`"
             " for training. Give `step`."
         )
-    return Even(step)
+    return in_zone(layout.clock.even(step), zone)
 
 
 def _beside(columns: Columns, layout: Layout) -> list[str]:

@@ -8,12 +8,12 @@ import numpy as np
 
 from varfilter._text import count
 from varfilter.data.ragged import Ragged
+from varfilter.data.tables.bad_cells import HALF, BadCells, without_unfit
 from varfilter.data.tables.columns import Column, within_floats
 from varfilter.data.tables.constants import changed_notes
-from varfilter.data.tables.dates import described
 from varfilter.data.tables.files import SEQUENCE_AXIS, Columns, read_columns
 from varfilter.data.tables.grid import Clock
-from varfilter.data.tables.inputs import KnownInputs, Plan, held
+from varfilter.data.tables.inputs import KnownInputs, PlannedInputs, held
 from varfilter.data.tables.kinds import REAL, unfit, what_fits
 from varfilter.data.tables.layout import (
     Layout,
@@ -22,20 +22,21 @@ from varfilter.data.tables.layout import (
     arranged,
     chosen,
     known_columns,
+    pivoted,
     require_known,
     sequences_of,
-    widened,
 )
 from varfilter.data.tables.levels import codes_of, names_of, spread_out, unseen_note
-from varfilter.data.tables.spacing import Calendar, Even, Spacing, calendar_from_json
+from varfilter.data.tables.spacing import Calendar, Spacing, calendar_from_json
 from varfilter.data.tables.steps import (
+    Merged,
     grid_points,
     gridded,
-    merged_note,
     merged_rows,
     require_dense_grid,
 )
 from varfilter.data.tables.times import under_own_name
+from varfilter.data.tables.zones import Local, in_zone
 
 # Rows of a new table, gaps included, that are never too many.
 LONGEST_NEW = 1_000_000
@@ -47,7 +48,7 @@ class TableRows(NamedTuple):
     `places` are the steps on which they lie, from the first one on; `numbers` count the rows of the
     table from 0; `texts` are their times as they were written, where they were text. `cells` are
     the columns as they came, before they were made numbers of; those that never changed in training
-    among them.
+    among them, and the known inputs.
     """
 
     places: np.ndarray
@@ -79,7 +80,7 @@ class TableSchema:
     - `inputs`: what is known of each step before it comes.
     - `left_out`: why a column of the first table is no observation, by column.
     - `motions`: change, log or log-change, of the columns that a model is not told as they are.
-    - `num_merged`: rows of the first table that lost a value to a later one at the same step.
+    - `merged`: what became of rows of the first table that others lie at the same step with.
     - `levels`: of the categorical columns. Each level is an element of the observations, which is
       1 where the column has it; any other text is missing.
     - `reasons`: what in the training rows a kind was chosen for, by column.
@@ -90,7 +91,7 @@ class TableSchema:
     layout: Layout
     step: float | None = None
     left_out: dict[str, str] = field(default_factory=dict)
-    num_merged: int = 0
+    merged: Merged = field(default_factory=Merged)
     inputs: KnownInputs = field(default_factory=KnownInputs)
     motions: dict[str, str] = field(default_factory=dict)
     levels: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -139,15 +140,22 @@ class TableSchema:
         """The name of the column that tells sequences apart; None if the user has none."""
         return None if self.layout.sequence == SEQUENCE_AXIS else self.layout.sequence
 
+    @property
+    def _sequence_name(self) -> tuple[str, ...]:
+        return () if self.layout.sequence is None else (self.layout.sequence,)
+
     def read(self, source: Any) -> Readings:
         """A new table with the same columns, kinds and step, to be filtered.
 
         The columns may stand in another order, and others beside them.
         """
-        columns = self._read(source, (self.layout.sequence or "", *(self.layout.long or ())[:1]))
+        columns = self._read(source, (*self._sequence_name, *(self.layout.long or ())[:1]))
         layout = self.layout.for_array(columns)
         absent = [name for name in layout.given if name not in columns]
-        columns = columns if absent else widened(columns, layout)
+        bad = BadCells(HALF)
+        if layout.long is not None and not absent:
+            columns = pivoted(bad.numbers(columns, [layout.long[1]]), layout)
+            bad.has_rows = False
         absent += [name for name in (*self.columns, *self.inputs.columns) if name not in columns]
         if absent:
             listed = ", ".join(repr(name) for name in absent)
@@ -157,8 +165,15 @@ class TableSchema:
             )
         for note in changed_notes(self.constants, columns):
             warnings.warn(note, stacklevel=3)
-        own = (name for name in (*self.columns, *self.constants) if name in columns)
-        cells = {name: columns[name].cells for name in own}
+        own = [name for name in (*self.columns, *self.constants) if name in columns]
+        numbers = bad.numbers(columns, [name for name in own if name not in self.levels])
+        # A bad number comes back as it came; text among numbers would make text of all of them.
+        were_text = [n for n in own if columns[n].form == "text" and numbers[n].form == "number"]
+        cells = {name: (numbers if name in were_text else columns)[name].cells for name in own}
+        cells |= {name: columns[name].cells for name in self.inputs.columns}
+        columns = without_unfit(numbers, self.kinds, bad)
+        if (note := bad.note()) is not None:
+            warnings.warn(note, stacklevel=3)
         real = [name for name, kind in self.kinds.items() if kind in REAL]
         columns = columns | {name: within_floats(columns[name]) for name in real}
         columns = columns | {name: self._coded(name, columns[name]) for name in self.levels}
@@ -175,9 +190,9 @@ class TableSchema:
         if not self.inputs.is_by_rows:
             # The step is known to be right: a few rows may well lie far apart.
             require_dense_grid(rows, layout.clock, points, at_least=LONGEST_NEW)
-        if num_merged := merged_rows(rows, points):
+        for note in merged_rows(rows, points, known_rows.values).notes():
             # Their cells come back as they are, but what is said of the step is of the later row.
-            warnings.warn(merged_note(num_merged), stacklevel=3)
+            warnings.warn(note, stacklevel=3)
         found = gridded(rows, known_rows.values, layout.clock, self.spacing, points, self.inputs)
         given = (
             _table_rows(rows, self._elements(rows.values), layout.clock, part, at, cells)
@@ -201,17 +216,19 @@ class TableSchema:
         return 1 if self.step is None else self.layout.clock.distance(self.step)
 
     @property
-    def spacing(self) -> Spacing:
+    def spacing(self) -> Spacing | Local:
         """How the steps lie in time."""
-        return Even(self.distance) if self.calendar is None else self.calendar
+        clock = self.layout.clock
+        steps = clock.even(self.distance) if self.calendar is None else self.calendar
+        return in_zone(steps, clock.zone)
 
-    def read_plan(self, source: Any) -> dict[str | None, Plan]:
+    def read_plan(self, source: Any) -> dict[str | None, PlannedInputs]:
         """The input columns of steps to come, by sequence; that of None is for every sequence.
 
         Times may be left out: the rows are then the next steps.
         """
         names = tuple(self.inputs.columns)
-        columns = self._read(source, (self.layout.sequence or "",))
+        columns = self._read(source, self._sequence_name)
         absent = [name for name in names if name not in columns]
         if absent or not self.inputs.names:
             listed = ", ".join(repr(name) for name in names) or "no columns: the run has none"
@@ -224,18 +241,18 @@ class TableSchema:
         require_known(rows, names, clock)
         scaled = self.inputs.scaled(rows.values)
         return {
-            rows.names[i] if rows.names else None: Plan(
+            rows.names[i] if rows.names else None: PlannedInputs(
                 None if clock.column is None else rows.stamps[begin:end], scaled[begin:end]
             )
             for i, begin, end in sequences_of(rows)
         }
 
-    def plan_of(self, times: np.ndarray, us: np.ndarray) -> Plan:
+    def plan_of(self, times: np.ndarray, us: np.ndarray) -> PlannedInputs:
         """The input columns of steps whose inputs are known already, as a plan."""
-        return Plan(self._stamps(times), us[:, : len(self.inputs.columns)])
+        return PlannedInputs(self._stamps(times), us[:, : len(self.inputs.columns)])
 
     def ahead(
-        self, last: Any, known: np.ndarray, horizon: int, plan: Plan | None
+        self, last: Any, known: np.ndarray, horizon: int, plan: PlannedInputs | None
     ) -> tuple[np.ndarray, np.ndarray]:
         """The times and the inputs of the `horizon` steps after the one at time `last`.
 
@@ -288,6 +305,8 @@ class TableSchema:
             "is_date": self.layout.clock.is_date,
             "unit": self.layout.clock.unit,
             "style": self.layout.clock.style,
+            "zone": self.layout.clock.zone,
+            "form": self.layout.clock.form,
             "parts": [list(part) for part in self.layout.clock.parts],
             "sequence": self.layout.sequence,
             "long": self.layout.long and list(self.layout.long),
@@ -305,9 +324,12 @@ class TableSchema:
         # of the day, in one column, in a style that the rows tell, and even steps.
         parts = tuple((name, word, how) for name, word, how in known.get("parts", ()))
         style = known.get("style", "")
-        clock = Clock(known["time"], known["is_date"], known.get("unit", "us"), parts, style)
+        # Records of before zones were kept may be of times in one: those go on in UTC.
+        zone = known.get("zone")
+        unit, form = known.get("unit", "us"), known.get("form", "")
+        clock = Clock(known["time"], known["is_date"], unit, parts, style, zone, form)
         layout = Layout(clock, known["sequence"], long)
-        inputs = KnownInputs.from_json(known.get("inputs"))
+        inputs = KnownInputs.from_json(known.get("inputs"), zone)
         calendar = calendar_from_json(known.get("calendar"))
         # Records of before there were motions have every column as it is.
         motions = known.get("motions", {})
@@ -338,13 +360,11 @@ class TableSchema:
         clock = self.layout.clock
         if time is not None and time in columns:
             columns[time] = clock.in_own_style(columns[time])
-            style = columns[time].style
-            if clock.style and style and style != clock.style:
-                warnings.warn(
-                    f"Column '{time}' holds dates, read as {described(style)}; those of training"
-                    f" were {described(clock.style)}.",
-                    stacklevel=4,
-                )
+            columns[time], note = clock.in_own_zone(columns[time])
+            for sentence in (clock.style_note(columns[time]), note):
+                if sentence is not None:
+                    shown = f"'{time}'" if time else "1 (without a name)"
+                    warnings.warn(f"Column {shown} {sentence}.", stacklevel=4)
         return clock.joined(columns)
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from varfilter.data.tables.motion import FEWEST_CHANGES, Motion, Told, in_words
+from varfilter.data.tables.motion import FEWEST_CHANGES, Motion, MotionForm, in_words
 
 # Seasons of fewer steps are what a model remembers by itself; longer ones would be carried along
 # by every trajectory, and need windows as long.
@@ -51,9 +51,9 @@ def seasonal_motion(
     if not lengths or kind not in ("numeric", "heavy"):
         return usual
     is_positive = min(float(np.nanmin(v)) for v in sequences if not np.isnan(v).all()) > 0
-    own, best = Told.by(usual.word), None
+    own, best = MotionForm.of(usual.word), None
     for length in lengths:
-        plain, logs = Told(False, True, length), Told(True, True, length)
+        plain, logs = MotionForm(False, True, length), MotionForm(True, True, length)
         gain = _gain(own, plain, sequences, inputs)
         if _is_plain(gain) and (best is None or gain.nats > best[1].nats):
             best = f"change-{length}", gain
@@ -80,7 +80,7 @@ def seasonal_motion(
 
 
 class _Gain(NamedTuple):
-    """By how many nats in all one way of telling is the better one, and of how many values."""
+    """How many nats one form is better by in all, and over how many values."""
 
     nats: float = 0.0
     num_values: int = 1
@@ -91,7 +91,10 @@ def _is_plain(gain: _Gain) -> bool:
 
 
 def _gain(
-    usual: Told, seasonal: Told, sequences: Sequence[np.ndarray], inputs: Sequence[np.ndarray]
+    usual: MotionForm,
+    seasonal: MotionForm,
+    sequences: Sequence[np.ndarray],
+    inputs: Sequence[np.ndarray],
 ) -> _Gain:
     """What is gained by a season; nothing if there are too few values."""
     rows = [
@@ -110,9 +113,9 @@ def _gain(
 
 
 def _rows(
-    usual: Told, seasonal: Told, values: np.ndarray, known: np.ndarray
+    usual: MotionForm, seasonal: MotionForm, values: np.ndarray, known: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """Of each step that both can predict: the target and what it is predicted from, and log x."""
+    """For each step that both can predict: (targets and predictors of each form, log x)."""
     season = seasonal.season
     assert season is not None
     first = 2 * season + LAGS + 2
@@ -120,10 +123,10 @@ def _rows(
         return None
     steps = np.arange(first, len(values))
 
-    def lagged(told: Told, lags: Sequence[int]) -> np.ndarray:
-        if told.season is not None:
-            lags = (*lags, told.season, told.season + 1)
-        own = told.values(values)
+    def lagged(form: MotionForm, lags: Sequence[int]) -> np.ndarray:
+        if form.season is not None:
+            lags = (*lags, form.season, form.season + 1)
+        own = form.values(values)
         # The last of what is told is that of the last step.
         place = steps - (len(values) - len(own))
         return np.column_stack([own[place - lag] for lag in (0, *lags)])
@@ -139,9 +142,9 @@ def _rows(
 
 def _nats(rows: np.ndarray) -> float:
     """The negative log-likelihood of the first column by a line through the others, and BIC's."""
-    target, told = rows[:, 0], np.column_stack([np.ones(len(rows)), rows[:, 1:]])
-    spread = told.std(axis=0)
-    told = told / np.where(spread > 0, spread, 1.0)
-    left = target - told @ np.linalg.lstsq(told, target, rcond=None)[0]
+    target, given = rows[:, 0], np.column_stack([np.ones(len(rows)), rows[:, 1:]])
+    spread = given.std(axis=0)
+    given = given / np.where(spread > 0, spread, 1.0)
+    left = target - given @ np.linalg.lstsq(given, target, rcond=None)[0]
     variance = max(float(np.mean(left**2)), float(np.finfo(np.float32).tiny))
-    return 0.5 * len(rows) * np.log(variance) + 0.5 * told.shape[1] * np.log(len(rows))
+    return 0.5 * len(rows) * np.log(variance) + 0.5 * given.shape[1] * np.log(len(rows))

@@ -7,6 +7,7 @@ Stamps are whole microseconds of dates, or numbers (`Clock`).
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +16,12 @@ import numpy as np
 DAY = 86_400_000_000  # in microseconds
 # With fewer distances between rows there is no telling a month from 31 days.
 FEWEST_DISTANCES = 2
+# One row in each month by chance: distances that are not too few for that, and differ.
+FEWEST_ANYWHERE = 6
 # Above this share of distances with a gap between them a step is too short to be the usual one.
 MOST_GAPS = 2.0 / 3.0
+# Of rows on business days so few may be at a weekend: a correction, or a day that was worked.
+MOST_AT_WEEKENDS = 0.02
 # Weekends without a row: one may be a gap like any other.
 FEWEST_WEEKENDS = 2
 MONTHS = {"month": 1, "quarter": 3, "year": 12}
@@ -28,9 +33,13 @@ BY_ROWS = "rows"
 
 @dataclass(frozen=True)
 class Even:
-    """Steps of one length, as a number of stamps; a row lies on the nearest point."""
+    """Steps of one length, as a number of stamps; a row lies on the nearest point.
+
+    Points `of_days` are whole days apart, as near to even as they can be.
+    """
 
     length: float | int
+    of_days: bool = False
 
     def places(self, stamps: np.ndarray, origin: float | int) -> np.ndarray:
         """The grid point of each stamp, counted from that of `origin`."""
@@ -41,19 +50,21 @@ class Even:
 
     def stamps(self, origin: float | int, places: np.ndarray) -> np.ndarray:
         """The stamp of each grid point, counted from `origin`."""
-        return origin + places * self.length
+        elapsed = places * self.length
+        return origin + ((elapsed + DAY // 2) // DAY * DAY if self.of_days else elapsed)
 
 
 @dataclass(frozen=True)
 class Months:
-    """Steps of so many months; a row lies on the point of the month, quarter or year it is in.
+    """Steps of `num_months` months; a row lies on the point of the month, quarter or year it is in.
 
     `day` is the day of the month of each point, 31 for the last one. A sequence that begins at
-    another keeps its own.
+    another keeps its own; or, with one of the `RULES`, lies where that says.
     """
 
     num_months: int = 1
     day: int = 1
+    rule: str = ""
 
     @property
     def word(self) -> str:
@@ -75,14 +86,15 @@ class Months:
         """The stamp of each grid point, counted from `origin`."""
         first = np.array([origin])
         month, day = _month(first), _day_of_month(first)
-        day = np.where(day == np.minimum(self.day, _month_length(month)), self.day, day)
+        is_usual = self.rule or day == np.minimum(self.day, _month_length(month))
+        day = np.where(is_usual, self.day, day)
         months = month + self.num_months * np.asarray(places, np.int64)
-        days = _first_day(months) + np.minimum(day, _month_length(months)) - 1
+        days = RULES[self.rule](months, day)
         return days * DAY + first % DAY
 
     def as_json(self) -> dict[str, Any]:
         """The steps as plain JSON, for the record of a run."""
-        return {"step": self.word, "day": self.day}
+        return {"step": self.word, "day": self.day} | ({"rule": self.rule} if self.rule else {})
 
 
 @dataclass(frozen=True)
@@ -115,7 +127,9 @@ def calendar_from_json(known: dict[str, Any] | None) -> Calendar | None:
     if known is None:
         return None
     found = named_calendar(known["step"])
-    return Months(found.num_months, known["day"]) if isinstance(found, Months) else found
+    if not isinstance(found, Months):
+        return found
+    return Months(found.num_months, known["day"], known.get("rule", ""))
 
 
 def named_calendar(word: str, runs: list[np.ndarray] | None = None) -> Calendar | None:
@@ -136,9 +150,10 @@ def named_calendar(word: str, runs: list[np.ndarray] | None = None) -> Calendar 
 def usual_calendar(runs: list[np.ndarray]) -> Calendar | None:
     """The steps of the calendar on which all stamps of dates lie; None if there are no such.
 
-    Months, or several of them: every row on one day of its month, or on the last, and no two rows
-    in one. Business days: at most a row a day, none at a weekend, and most on the weekday after the
-    one before.
+    Months, or several of them: every row on one day of its month, on the last, or on its first or
+    last business day, and no two rows in one; or, on whatever days, one row in every month, quarter
+    or year. Business days: at most a row a day, hardly any at a weekend, and most on the weekday
+    after the one before.
     """
     runs = [np.unique(run) for run in runs]
     if sum(max(len(run) - 1, 0) for run in runs) < FEWEST_DISTANCES:
@@ -148,24 +163,44 @@ def usual_calendar(runs: list[np.ndarray]) -> Calendar | None:
 
 def _usual_months(runs: list[np.ndarray]) -> Months | None:
     stamps = np.concatenate(runs)
-    day = _usual_day(stamps)
-    if np.any(_day_of_month(stamps) != np.minimum(day, _month_length(_month(stamps)))):
-        return None
+    days, months, usual = stamps // DAY, _month(stamps), _usual_day(stamps)
+    # The share of rows that each rule puts on their day; the plainest first.
+    shares = {rule: np.mean(RULES[rule](months, usual) == days) for rule in RULES}
     jumps = np.concatenate([np.diff(_month(run)) for run in runs])
-    num_months = int(np.gcd.reduce(jumps))
-    is_one_each = bool(np.all(jumps > 0)) and np.mean(jumps > num_months) <= MOST_GAPS
-    return Months(num_months, day) if is_one_each else None
+    best = max(shares, key=lambda rule: shares[rule])
+    if shares[best] == 1:
+        num_months = int(np.gcd.reduce(jumps))
+        is_one_each = bool(np.all(jumps > 0)) and np.mean(jumps > num_months) <= MOST_GAPS
+        return Months(num_months, usual, best) if is_one_each else None
+    elapsed = np.concatenate([np.diff(run // DAY) for run in runs])
+    if len(elapsed) < FEWEST_ANYWHERE or np.all(elapsed == elapsed[0]):
+        return None
+    for num_months in MONTHS.values():
+        begun = np.concatenate([np.diff(_month(run) // num_months) for run in runs])
+        if np.all(begun == 1):
+            return Months(num_months, usual, best or USUAL_DAY)
+    return None
 
 
 def _usual_business_days(runs: list[np.ndarray]) -> BusinessDays | None:
     days = [run // DAY for run in runs]
-    if any(np.any((day + 3) % 7 > 4) for day in days):  # 1970 began with a Thursday
+    weekend = at_weekends(np.concatenate(runs))
+    if np.mean(weekend) >= MOST_AT_WEEKENDS:
         return None
     elapsed = np.concatenate([np.diff(day) for day in days])
     jumps = np.concatenate([np.diff(_business_days(run)) for run in runs])
     num_weekends = int(np.sum(elapsed > jumps))
-    is_daily = bool(np.all(jumps > 0)) and np.median(jumps) == 1
+    # None may share a day but those of a weekend with their Friday, where they lie; not so many
+    # that the grid would lose what it should hold.
+    shared = int(np.sum(jumps == 0))
+    is_daily = bool(np.all(elapsed > 0)) and shared <= min(np.sum(weekend), len(weekend) / 100 + 1)
+    is_daily = is_daily and np.median(jumps) == 1
     return BusinessDays() if is_daily and num_weekends >= FEWEST_WEEKENDS else None
+
+
+def at_weekends(stamps: np.ndarray) -> np.ndarray:
+    """Which of the stamps are at a weekend."""
+    return (stamps // DAY + 3) % 7 > 4  # 1970 began with a Thursday
 
 
 def _business_days(stamps: np.ndarray) -> np.ndarray:
@@ -199,6 +234,34 @@ def _month_length(months: np.ndarray) -> np.ndarray:
 
 def _day_of_month(stamps: np.ndarray) -> np.ndarray:
     return stamps // DAY - _first_day(_month(stamps)) + 1
+
+
+def _on_day(months: np.ndarray, day: Any) -> np.ndarray:
+    """The day of each month, or its last if it has none, as a number of days since 1970 began."""
+    return _first_day(months) + np.minimum(day, _month_length(months)) - 1
+
+
+def _last_business_day(months: np.ndarray, day: Any) -> np.ndarray:
+    del day
+    last = (_first_day(months + 1) - 1).astype("datetime64[D]")
+    return np.busday_offset(last, 0, roll="backward").astype(np.int64)
+
+
+def _first_business_day(months: np.ndarray, day: Any) -> np.ndarray:
+    del day
+    first = _first_day(months).astype("datetime64[D]")
+    return np.busday_offset(first, 0, roll="forward").astype(np.int64)
+
+
+# On which days points of months lie: on one of the month, or on that of the sequence where it has
+# one of its own; on one that is the same for all; on the last or the first business day.
+USUAL_DAY = "usual-day"
+RULES: dict[str, Callable[[np.ndarray, Any], np.ndarray]] = {
+    "": _on_day,
+    USUAL_DAY: _on_day,
+    "last-business-day": _last_business_day,
+    "first-business-day": _first_business_day,
+}
 
 
 def _weekday_before(stamps: np.ndarray) -> np.ndarray:

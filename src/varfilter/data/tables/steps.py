@@ -14,6 +14,7 @@ from varfilter.data.tables.grid import Clock, on_grid, overwritten, require_dens
 from varfilter.data.tables.inputs import KnownInputs, held
 from varfilter.data.tables.layout import Part, Rows
 from varfilter.data.tables.spacing import Spacing
+from varfilter.data.tables.zones import Local
 
 # A few rows at times that others have are usual; more tell of a step that is not the table's.
 MOST_MERGED = 0.01
@@ -32,7 +33,7 @@ Points = Mapping[str, Mapping[Part, np.ndarray]]
 
 
 def grid_points(
-    rows: Rows, spacing: Spacing, parts: Mapping[str, list[Part]], *, is_by_rows: bool
+    rows: Rows, spacing: Spacing | Local, parts: Mapping[str, list[Part]], *, is_by_rows: bool
 ) -> Points:
     """Where the rows of each part lie: a grid begins where its sequence does."""
 
@@ -52,24 +53,59 @@ def require_dense_grid(rows: Rows, clock: Clock, points: Points, *, at_least: in
     require_dense(clock, runs, [at for _, at in pairs], at_least=at_least)
 
 
-def merged_note(number: int) -> str:
-    """The sentence on rows of which not all was used."""
-    return (
-        f"{count(number, 'row')} lost a value to a later row at the same step: the last one counts."
-    )
+class Merged(NamedTuple):
+    """Of rows with others at the same point of the grid: what became of how many.
+
+    `lost` have lost a value to another one, `repeated` have none that does not come again later,
+    and `told_otherwise` have other known inputs than the next.
+    """
+
+    lost: int = 0
+    repeated: int = 0
+    told_otherwise: int = 0
+
+    def notes(self) -> list[str]:
+        """Sentences on rows of which not all was used."""
+        found = []
+        if self.lost:
+            found.append(
+                f"{count(self.lost, 'row')} lost a value to a later row at the same step: the last"
+                " one counts."
+            )
+        if self.repeated:
+            one = "has its values once more in a later row at the same step: the same row twice"
+            many = "have their values once more in later rows at the same steps: the same rows"
+            many += " twice"
+            what = one if self.repeated == 1 else many
+            found.append(f"{count(self.repeated, 'row')} {what}, of which nothing is lost.")
+        if self.told_otherwise:
+            have = "has" if self.told_otherwise == 1 else "have"
+            found.append(
+                f"{count(self.told_otherwise, 'row')} {have} other known inputs than a later row at"
+                " the same step: the last ones count."
+            )
+        return found
 
 
-def merged_rows(rows: Rows, points: Points) -> int:
-    """How many rows lose a value to a later one at the same point of the grid."""
-    pairs = [pair for some in points.values() for pair in some.items()]
-    return sum(len(overwritten(rows.values[begin:end], at)) for (_, begin, end), at in pairs)
+def merged_rows(rows: Rows, points: Points, known: np.ndarray | None = None) -> Merged:
+    """What becomes of rows at points of the grid that others have too.
+
+    `known` are the input columns of each row.
+    """
+    found = np.zeros(3, int)
+    for (_, begin, end), at in (pair for some in points.values() for pair in some.items()):
+        found[:2] += [len(each) for each in overwritten(rows.values[begin:end], at)]
+        if known is not None:
+            differs = np.any(np.diff(known[begin:end], axis=0) != 0, axis=1)
+            found[2] += np.sum(differs & (np.diff(at) == 0))
+    return Merged(*map(int, found))
 
 
 def gridded(
     rows: Rows,
     known: np.ndarray,
     clock: Clock,
-    spacing: Spacing,
+    spacing: Spacing | Local,
     points: Points,
     inputs: KnownInputs,
 ) -> dict[str, Steps]:

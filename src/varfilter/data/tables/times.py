@@ -7,13 +7,17 @@ import numpy as np
 
 from varfilter.data.tables.columns import Column, groups
 from varfilter.data.tables.dates import DIGITS, dates_of_digits
-from varfilter.data.tables.files import Columns
+from varfilter.data.tables.files import Columns, only_counts
 from varfilter.data.tables.grid import Clock, clock_of
 from varfilter.data.tables.parts import Part, find_parts, join_parts
 
 TIME_NAMES = ("time", "timestamp", "date", "datetime")
+# Of columns that may hold months as numbers, such as 202401.
+PERIOD_NAMES = ("month", "period", "yearmonth", "year_month", "yyyymm", "ym", "calendar_month")
 # What an index without a name is called: in files, by pandas when it reads one, and in frames.
 UNNAMED = ("", "Unnamed: 0", "index")
+# Of these, what no column of a user's own is called.
+WITHOUT_NAME = UNNAMED[:2]
 
 
 def under_own_name(name: Any, names: Container[str]) -> Any:
@@ -24,14 +28,19 @@ def under_own_name(name: Any, names: Container[str]) -> Any:
 
 
 def with_dates(columns: Columns, time: Any) -> Columns:
-    """The columns, in which numbers such as 20240131 are dates if they are the time by its name."""
+    """The columns, in which numbers such as 20240131 or 202401 are dates if their name is a time's.
+
+    A number or two in six digits may be anything.
+    """
     found = dict(columns)
     for name, column in columns.items():
-        if column.form != "number" or not (name == time or name.lower() in TIME_NAMES):
+        is_named = name == time or name.lower() in (*TIME_NAMES, *PERIOD_NAMES)
+        if column.form != "number" or not is_named or not len(column):
             continue
-        if (dates := dates_of_digits(column.values)) is not None:
-            notes = (f"holds dates, read as {DIGITS}",)
-            found[name] = Column(dates[0], "time", notes, dates[1], DIGITS)
+        dates = dates_of_digits(column.values)
+        if dates is not None and (dates[2] == DIGITS or len(np.unique(dates[0])) > 2):
+            notes = (f"holds dates, read as {dates[2]}",)
+            found[name] = Column(dates[0], "time", notes, dates[1], dates[2])
     return found
 
 
@@ -70,6 +79,7 @@ def find_clock(columns: Columns, free: Sequence[str], sequence: str | None) -> C
         if clock is not None:
             return clock
         time = _decimal_years(columns, free)
+        time = _unnamed_index(columns, free, sequence) if time is None else time
     return Clock(None) if time is None else clock_of(time, columns[time])
 
 
@@ -117,6 +127,22 @@ def _obvious_parts(columns: Columns, free: Sequence[str], sequence: str | None) 
         if len(years) >= 2 * num_distinct:
             return None
     return _clock_of_parts(parts)
+
+
+def _unnamed_index(columns: Columns, free: Sequence[str], sequence: str | None) -> str | None:
+    """The first column if it has no name and rises from row to row, and does not count rows."""
+    name = next(iter(columns))
+    column = columns[name]
+    if name not in WITHOUT_NAME or name not in free or column.form != "number":
+        return None
+    if column.is_whole or only_counts(column.values) or not np.isfinite(column.values).all():
+        return None
+    codes = np.zeros(len(column), np.int64)
+    if sequence is not None:
+        codes = groups("sequence", sequence, columns[sequence])[0]
+    order = np.argsort(codes, kind="stable")
+    rises = (np.diff(column.values[order]) > 0) | (np.diff(codes[order]) != 0)
+    return name if rises.all() else None
 
 
 def _decimal_years(columns: Columns, free: Sequence[str]) -> str | None:
