@@ -64,6 +64,9 @@ def test_surprises_are_of_each_element_by_the_past_and_given_the_others(exact):
     np.testing.assert_array_equal(np.isnan(found.alone), ~seen)
     for t, k in np.argwhere(seen):
         m, v = mean[t, k], covariance[t, k, k]
+        reach = 1.6449 * v**0.5
+        # As the moments below: what is drawn of each emission adds less than its mean is off.
+        np.testing.assert_allclose(found.band[t, :, k], [m - reach, m + reach], atol=0.15 * v**0.5)
         # The mean of NUM densities of one emission each, whose spread is of their own size.
         assert found.alone[t, k] == pytest.approx(surprise(XS[t, k], m, v), abs=0.1)
         other = 1 - k
@@ -73,6 +76,10 @@ def test_surprises_are_of_each_element_by_the_past_and_given_the_others(exact):
         assert found.given[t, k] == pytest.approx(surprise(XS[t, k], m, v), abs=0.1)
         assert found.mean[t, k] == pytest.approx(m, abs=0.1 * v**0.5)
         assert found.variance[t, k] == pytest.approx(v, rel=0.1)
+        reach = 1.6449 * v**0.5
+        np.testing.assert_allclose(
+            found.band_given[t, :, k], [m - reach, m + reach], atol=0.15 * v**0.5
+        )
 
 
 @pytest.mark.parametrize("num_samples", [1, 16, 128])

@@ -31,6 +31,12 @@ from varfilter.observation import fill_first
 
 # Folded into the key of a step: its own draws, apart from those of the filter.
 PREDICTION = 0xF1
+# The ends between which nine in ten values of an element lie, and how many draws of x for each draw
+# of (s, z) find them: given the other elements a few of these may have nearly all of the weight.
+BAND = (0.05, 0.95)
+DRAWS_FOR_BANDS = 8
+# Their ends are found to 1 / 2^20 of the range of the draws; less than this weight is none.
+HALVINGS, LEAST_WEIGHT = 20, 1e-4
 # Beyond it nothing is left of what was learned.
 HOTTEST = 10.0
 
@@ -43,13 +49,16 @@ class ElementSurprises(eqx.Module):
 
     `alone` is -log p(x_k | x_<t), by the past; `given` is -log p(x_k | x_<t, the others of x_t),
     which also sees what does not go together. `mean` and `variance` are what was to be expected
-    of the element, given the others. For families whose elements are independent given z_t.
+    of the element, given the others. `band` and `band_given` are from where to where nine in ten
+    values lie by these. For families whose elements are independent given z_t.
     """
 
     alone: Float[Array, " *event"]
     given: Float[Array, " *event"]
     mean: Float[Array, " *event"]
     variance: Float[Array, " *event"]
+    band: Float[Array, "2 *event"]
+    band_given: Float[Array, "2 *event"]
 
 
 class Predicted(eqx.Module):
@@ -164,11 +173,14 @@ def _predict(
         z = distributions.sample(model.prior(state), key_z)
         emission = model.emission(state, z)
         drawn = emission.sample(key_x) if levels else None
-        likely = None if x is None else element_log_probs(emission, x)
-        return emission.mean, emission.variance, drawn, likely
+        if x is None:
+            return emission.mean, emission.variance, drawn, None
+        keys = jax.random.split(jax.random.fold_in(key_x, 1), DRAWS_FOR_BANDS)
+        came = element_log_probs(emission, x), jax.vmap(emission.sample)(keys)
+        return emission.mean, emission.variance, drawn, came
 
     own = jax.random.fold_in(jax.random.fold_in(key, belief.t), PREDICTION)
-    means, variances, samples, log_probs = jax.vmap(draw)(jax.random.split(own, num_samples))
+    means, variances, samples, came = jax.vmap(draw)(jax.random.split(own, num_samples))
     mean, variance = jnp.mean(means, axis=0), jnp.mean(variances, axis=0)
     if num_samples > 1:
         variance = variance + jnp.var(means, axis=0, ddof=1)
@@ -177,7 +189,8 @@ def _predict(
         quantiles = predictive_quantiles(samples, levels)
     surprises = None
     if x is not None:
-        surprises = _element_surprises(x, log_probs, means, variances)
+        log_probs, draws = came
+        surprises = _element_surprises(x, log_probs, draws, means, variances)
     return Predicted(mean, variance, quantiles, levels, surprises)
 
 
@@ -192,6 +205,7 @@ def element_log_probs(
 def _element_surprises(
     x: Float[Array, " *event"],
     log_probs: Float[Array, "num_samples *event"],
+    draws: Float[Array, "num_samples num_draws *event"],
     means: Float[Array, "num_samples *event"],
     variances: Float[Array, "num_samples *event"],
 ) -> ElementSurprises:
@@ -210,7 +224,41 @@ def _element_surprises(
         return jnp.where(distributions.observed(x), found, jnp.nan)
 
     alone, given = surprise(log_probs - math.log(num_samples)), surprise(log_weights + log_probs)
-    return ElementSurprises(alone, given, mean, variance)
+    flat = draws.reshape(num_samples, -1, x.size)
+    weights = jnp.stack([jnp.full_like(log_weights, 1.0 / num_samples), jnp.exp(log_weights)])
+    band, band_given = _weighted_bands(flat, weights).reshape(2, 2, *x.shape)
+    return ElementSurprises(alone, given, mean, variance, band, band_given)
+
+
+def _weighted_bands(
+    draws: Float[Array, "num_samples num_draws size"],
+    weights: Float[Array, "bands num_samples size"],
+) -> Float[Array, "bands 2 size"]:
+    """The quantiles at `BAND` of one more draw, element by element, by weights of (s, z).
+
+    They are draws themselves. Unequal weights are worth as many equal ones as 1 / sum(w^2); of n of
+    those the one of rank p (n + 1) is meant, as by `predictive_quantiles`.
+    """
+    num_draws, size = draws.shape[1:]
+    values = draws.reshape(1, 1, -1, size)
+    each = jnp.repeat(weights / num_draws, num_draws, axis=1)
+    levels = jnp.array(BAND, draws.dtype)[None, :, None]
+    count = 1.0 / jnp.sum(each**2, axis=1)[:, None]
+    # The part below it and half of its own; beyond all ranks the outermost draw that counts.
+    wanted = jnp.clip(levels + (levels - 0.5) / count, LEAST_WEIGHT, 1.0 - LEAST_WEIGHT)
+
+    def halve(_: Any, ends: tuple[Array, Array]) -> tuple[Array, Array]:
+        low, high = ends
+        middle = low + 0.5 * (high - low)
+        is_below = (values <= middle[:, :, None]).astype(values.dtype)
+        is_enough = jnp.sum(each[:, None] * is_below, axis=2) >= wanted
+        return jnp.where(is_enough, low, middle), jnp.where(is_enough, middle, high)
+
+    # To sort them takes as long as the whole filter.
+    ends = tuple(jnp.broadcast_to(f(values, axis=2), wanted.shape) for f in (jnp.min, jnp.max))
+    _, high = jax.lax.fori_loop(0, HALVINGS, halve, ends)
+    found = jnp.max(jnp.where(values <= high[:, :, None], values, -jnp.inf), axis=2)
+    return jnp.where(jnp.isfinite(found), found, high)
 
 
 @eqx.filter_jit

@@ -170,6 +170,24 @@ def test_alarms_go_where_the_filter_goes(fitted, tmp_path):
     assert [row["alarm"] for row in rows] == found["alarm"].tolist()
 
 
+def test_tables_too_small_for_alarms_have_their_columns_and_say_so(tmp_path):
+    """Of 60 rows in a sequence 6 are validated, of which the first is given."""
+    table = {name: column[:60] for name, column in pumps(60).items() if name != "pump"}
+    small = TableFilter(time="when", choose=choose, num_epochs=1)
+    with pytest.warns(UserWarning, match=r"no alarms: .* has 5 steps .* about 372 rows or more"):
+        small.fit(table)
+    with pytest.warns(UserWarning, match="There are no alarms") as told:
+        found = small.filter(table)
+    assert len([each for each in told if "There are no alarms" in str(each.message)]) == 1
+    assert np.isnan(found["alarm"]).all()
+    assert np.isnan(found["p_value"]).all()
+    assert found["alarm_cause"].tolist() == [""] * 60
+    assert np.isfinite(found["surprise"][1:]).all()
+    # As alarms that were not asked for: nothing is said, and no column is there.
+    found = small.set_params(alarm_rate=0.0).filter(table)
+    assert "alarm" not in found
+
+
 def test_new_rows_are_learned_beside_the_old_ones(fitted):
     other = TableFilter(sequence="pump", time="when", choose=choose)
     other._run, other._dataset, other._fitted = fitted._run, fitted._dataset, fitted._fitted

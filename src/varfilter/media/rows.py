@@ -25,8 +25,6 @@ from varfilter.prediction import Predicted
 
 # How far a count, in the user's units, may lie from a whole number by rounding.
 NEARLY_WHOLE = 1e-4
-# Standard deviations on either side of the mean between which nine in ten values of a Gaussian lie.
-HALF_BAND = 1.645
 
 
 @dataclass(frozen=True)
@@ -98,6 +96,7 @@ class Filtering:
     - `z_mean`, `z_std`: (steps, latents) of the posterior of the latent; None if not asked for.
     - `columns`: what each column was by itself; None if not asked for.
     - `alarms`: how rare such steps are among healthy ones; None where nothing is known of these.
+      `is_uncalibrated` says that they were asked for all the same: rows have them, empty.
     - `cells`: columns as the user's rows have them, by name, where these are known.
     """
 
@@ -110,6 +109,7 @@ class Filtering:
     z_std: np.ndarray | None = None
     columns: ColumnSurprises | None = None
     alarms: Alarms | None = None
+    is_uncalibrated: bool = False
     cells: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def at(self, steps: np.ndarray) -> "Filtering":
@@ -390,8 +390,8 @@ def _column_surprises(dataset: Dataset, predicted: Any, num_given: int) -> Colum
         np.asarray(found.alone),
         excess(found.alone, predicted.variance),
         excess(found.given, found.variance),
-        _bands(dataset, predicted.mean, predicted.variance),
-        _bands(dataset, found.mean, found.variance),
+        _bands(dataset, found.band),
+        _bands(dataset, found.band_given),
     )
     return ColumnSurprises(*(_shifted(each, num_given) for each in values))
 
@@ -409,21 +409,16 @@ def _as_one(dataset: Dataset, columns: ColumnSurprises, surprise: np.ndarray) ->
     return replace(columns, nats=nats)
 
 
-def _bands(dataset: Dataset, means: Any, variances: Any) -> np.ndarray:
-    """The range in which nine in ten values lie, by moments in the model's units; ends last."""
-    means, variances = np.asarray(means, np.float64), np.asarray(variances, np.float64)
-    found = means[..., None] + np.array([-HALF_BAND, HALF_BAND]) * np.sqrt(variances)[..., None]
+def _bands(dataset: Dataset, quantiles: Any) -> np.ndarray:
+    """From where to where nine in ten values lie, in the user's units; ends last.
+
+    They are quantiles of draws, (steps, ends, columns), and lie where values of the family can.
+    """
+    found = np.array(quantiles, np.float64)
     for i, (_, family) in enumerate(dataset.column_families):
-        if family.transform is not None and family.transform.log_scale is not None:
-            # Nothing of such a column is below 0: the band of the log-normal of these moments.
-            squared = np.log1p(variances[:, i] / means[:, i] ** 2)
-            spread = np.sqrt(squared)[:, None] * np.array([-HALF_BAND, HALF_BAND])
-            found[:, i] = means[:, i, None] * np.exp(spread - 0.5 * squared[:, None])
         if family.low is not None or family.high is not None:
-            found[:, i] = np.clip(found[:, i], family.low, family.high)
-    return np.moveaxis(
-        np.stack([restored(dataset, found[..., end]) for end in (0, 1)]), 0, -1
-    ).astype(np.float32)
+            found[..., i] = np.clip(found[..., i], family.low, family.high)
+    return np.moveaxis(restored(dataset, found), 1, -1).astype(np.float32)
 
 
 @eqx.filter_jit

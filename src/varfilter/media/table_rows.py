@@ -23,13 +23,17 @@ from varfilter.media.rows import (
 # The time of the first row that a model makes up: as readable as those of dated training data,
 # and plainly none of theirs.
 FIRST_DATE = np.datetime64("2000-01-01T00:00:00")
+# How rare a step is among healthy ones, whether that is an alarm, and what caused it.
+ALARM_COLUMNS = ("p_value", "alarm", "alarm_cause")
 
 
 def step_rows(dataset: Dataset, filtering: Filtering) -> Iterator[Row]:
     """A row for each step, as `TableMedium.step_rows` says."""
     parts, cells = filtering.parts, cells_of(dataset)
     surprises, alarms = filtering.columns, filtering.alarms
-    wanted = ["surprise"] if alarms is None else ["surprise", "p_value", "alarm", "alarm_cause"]
+    wanted = ["surprise"]
+    if alarms is not None or filtering.is_uncalibrated:
+        wanted += ALARM_COLUMNS
     wanted += [name for cell in cells for name in cell.predicted_names(parts)]
     wanted += [f"{cell.name}_surprise" for cell in cells if surprises is not None]
     names = names_of(dataset, [*wanted, *latent_names(filtering)])
@@ -55,6 +59,8 @@ def step_rows(dataset: Dataset, filtering: Filtering) -> Iterator[Row]:
             row[names["p_value"]] = alarms.p_values[t]
             row[names["alarm"]] = int(alarms.flags[t])
             row[names["alarm_cause"]] = str(alarms.causes[t])
+        elif filtering.is_uncalibrated:
+            row |= {names["p_value"]: None, names["alarm"]: None, names["alarm_cause"]: ""}
         yield row | {names[name]: v for name, v in latent_row(filtering, t).items()}
 
 

@@ -23,7 +23,7 @@ BAND = (0.05, 0.95)
 CONTEXT = 30
 # Alarms that are nearer to each other are of one event, and in one picture.
 APART = 10
-MOST_DRAWN, MOST_LISTED = 12, 20
+MOST_DRAWN, MOST_LISTED = 60, 20
 # So many of the pictures are open; a click opens the others.
 MOST_OPEN = 3
 
@@ -55,18 +55,21 @@ def split_alarms(
     applied = with_alarms(run, applied, rate, dataset)
     if applied.alarms is None:
         return None
-    events, listed, num_steps = [], [], 0
+    listed: list[dict[str, Any]] = []
+    events, num_steps = [], 0
     for sequence in held_sequences(dataset, split):
         found = joined(list(applied.filterings(sequence)))
         assert found.alarms is not None
         num_steps += int(np.isfinite(found.alarms.p_values).sum())
         for event in _events(found):
-            events.append((float(np.nanmin(found.alarms.p_values[event])), found, event))
+            rarest = min((found.alarms.p_values[t], -found.surprise[t]) for t in event)
+            events.append((rarest, found, event))
         listed += [
             {
                 "sequence": str(found.sequence),
                 "time": _moment(found.times[t]),
                 "p_value": float(found.alarms.p_values[t]),
+                "surprise": float(found.surprise[t]),
                 "cause": str(found.alarms.causes[t]),
             }
             for t in np.flatnonzero(found.alarms.flags)
@@ -114,15 +117,16 @@ def alarm_parts(found: SplitAlarms, medium: AbstractMedium, dataset: Dataset) ->
         others = count(len(pictures) - MOST_OPEN, "more event")
         folded = "".join(pictures[MOST_OPEN:])
         parts.append(f"<details><summary>{others}, less rare</summary>{folded}</details>")
-    if numbers["num_events"] > len(pictures):
+    num_left = numbers["num_events"] - len(pictures)
+    if num_left > 0:
         parts.append(
             f'<p class="note">Drawn are the {len(pictures)} rarest of'
-            f" {numbers['num_events']:,} events.</p>"
+            f" {count(numbers['num_events'], 'event')}; {num_left:,} more are not.</p>"
         )
     if listed:
         rows = [
             [each["sequence"], each["time"], f"{each['p_value']:.1e}", each["cause"]]
-            for each in sorted(listed, key=lambda each: each["p_value"])[:MOST_LISTED]
+            for each in sorted(listed, key=_rarest_first)[:MOST_LISTED]
         ]
         parts.append(table(["sequence", "time", "p-value", "cause"], rows))
     if len(listed) > MOST_LISTED:
@@ -139,6 +143,11 @@ def _moment(time: Any) -> str:
     if isinstance(time, np.datetime64):
         return str(np.datetime_as_string(time, unit="s")).replace("T", " ")
     return f"{time:.15g}"
+
+
+def _rarest_first(each: dict[str, Any]) -> tuple[float, float]:
+    """By p-value, and among those that are as rare as any that is told, by surprise."""
+    return each["p_value"], -each["surprise"]
 
 
 def _events(found: Filtering) -> Iterator[np.ndarray]:

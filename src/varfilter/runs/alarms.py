@@ -4,6 +4,7 @@ How rare a step is, the calibration says, which is made once of the validation p
 and kept in its folder.
 """
 
+import math
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -12,7 +13,8 @@ from typing import TYPE_CHECKING
 import jax
 import numpy as np
 
-from varfilter.data.dataset import Dataset
+from varfilter._text import count
+from varfilter.data.dataset import SPLITS, Dataset, Family
 from varfilter.media import NewSequence
 from varfilter.media.rows import Alarms, Filtering
 from varfilter.runs.calibration import (
@@ -30,6 +32,12 @@ if TYPE_CHECKING:
 DEFAULT_RATE = 0.001
 # How many columns the cause of an alarm names.
 MOST_NAMED = 3
+# How many digits more than a band needs tell a value that lies just outside of it from its end.
+MOST_DIGITS_MORE = 3
+# By what a band is: by the past of the column, or by the other columns of the step too.
+ALONE, GIVEN = "by itself", "by the other columns"
+# How many times rarer than one in the validated steps a p-value may say that a step is.
+RAREST_TOLD = 100
 # How many validated steps say what is healthy: more would take longer than they are worth.
 MOST_CALIBRATED = 10_000
 
@@ -43,11 +51,17 @@ class AlarmRule:
     dataset: Dataset
 
     def judged(self, filtering: Filtering) -> Filtering:
-        """What was filtered, with its alarms; each step is judged by itself."""
+        """What was filtered, with its alarms; each step is judged by itself.
+
+        So few steps do not show how rare the rarest are: no p-value is told below one in 100 times
+        as many, or below the rate where that is less. Beyond that the surprise says which is rarer.
+        """
         columns = filtering.columns
         assert columns is not None
         p_values, alone, given = self.calibration.judged(columns)
         flags = p_values <= self.rate
+        least = 1.0 / (RAREST_TOLD * self.calibration.num_steps)
+        p_values = np.maximum(p_values, min(least, self.rate))
         named, causes = np.zeros(alone.shape, bool), [""] * len(flags)
         for t in np.flatnonzero(flags).tolist():
             found = self._causing(columns.given[t], alone[t], given[t])
@@ -92,13 +106,18 @@ class AlarmRule:
         texts = []
         for place, i in enumerate(found[:MOST_NAMED]):
             is_given = place == 0 and given[i] <= alone[i]
-            band = (columns.band_given if is_given else columns.band)[t, i]
             group = self.dataset.column_families[i][1].group
-            if group is None:
-                text = self._expected(i, *map(float, (filtering.rows[t, i], *band)))
-            else:
+            if group is not None:
                 text = self._level(group, filtering, t)
-            texts.append(f"{text} by the other columns" if is_given else text)
+                texts.append(f"{text} {GIVEN}" if is_given else text)
+                continue
+            value = float(filtering.rows[t, i])
+            bands = {ALONE: columns.band[t, i]}
+            if is_given:
+                bands = {GIVEN: columns.band_given[t, i]} | bands
+            elif place == 0:  # the others are named for their own past
+                bands[GIVEN] = columns.band_given[t, i]
+            texts.append(self._expected(i, value, bands))
         more = len(found) - len(texts)
         return "; ".join([*texts, f"{more} more"] if more else texts)
 
@@ -112,14 +131,23 @@ class AlarmRule:
         best = int(np.argmax(chances))
         return f"{group}: {names[came]} (p {chances[came]:.2g}), expected {names[best]}"
 
-    def _expected(self, column: int, value: float, low: float, high: float) -> str:
+    def _expected(self, column: int, value: float, bands: dict[str, np.ndarray]) -> str:
+        """What came, and the band that it lies outside of: the first, or if it is in that, another.
+
+        A value that is ordinary by itself may contradict the other columns, and the reverse.
+        """
         name, family = self.dataset.column_families[column]
-        # As many digits as tell the ends of the band apart.
-        width = high - low
-        digits = 0 if family.has_levels or not width > 0 else 1 - int(np.floor(np.log10(width)))
-        shown = [_number(each, digits) for each in (value, low, high)]
-        band = shown[1] if shown[1] == shown[2] else f"{shown[1]} to {shown[2]}"
-        return f"{name}: {shown[0]}, expected {band}"
+        shown = {of: _shown(value, band, family) for of, band in bands.items()}
+        first, *others = shown
+        came, band, is_inside = shown[first]
+        by = "" if first == ALONE else f" {first}"
+        if not is_inside:
+            return f"{name}: {came}, expected {band}{by}"
+        for other in others:
+            came, against, is_inside = shown[other]
+            if not is_inside:
+                return f"{name}: {came}, expected {band} {first}, but {against} {other}"
+        return f"{name}: {came}, inside of the expected {band}{by}, but rarer than healthy values"
 
 
 def with_alarms(
@@ -127,14 +155,14 @@ def with_alarms(
 ) -> "AppliedRun":
     """Return `applied` with alarms at this rate, by what is healthy in the validation data.
 
-    They are those of `dataset`, or read again; a warning says so where they are not at hand, and
-    were not before.
+    They are those of `dataset`, or read again. Where they are not at hand, and were not before, or
+    are too few, a warning says so, and the columns of alarms are there all the same, empty.
     """
     asked = require_rate(rate)
     if not (asked and applied.surprises):
         return applied
     known = known_calibration(run.folder, applied.settings, applied.step)
-    reason = "Too few steps of it were observed."
+    reason = ""
     if known is None:
         try:
             dataset = run.dataset if dataset is None else dataset
@@ -142,13 +170,14 @@ def with_alarms(
             reason = f"{str(error).partition('. ')[0].rstrip('.')}."
         else:
             known = calibrated(run, applied, dataset)
+            reason = lack_of_steps(dataset) or "Too few steps of it were observed."
     if known is None:
         warnings.warn(
             "There are no alarms: they are set by the validation part of the run's data, for the"
             f" trajectories and draws that are asked for. {reason}",
             stacklevel=3,
         )
-        return applied
+        return replace(applied, is_uncalibrated=True)
     rule = AlarmRule(known, asked, applied.dataset)
     if rate is not None and rule.note is not None:
         warnings.warn(rule.note, stacklevel=3)
@@ -161,7 +190,7 @@ def calibrated(run: Run, applied: "AppliedRun", dataset: Dataset) -> Calibration
     None where too few steps of it were observed. All randomness is of one seed, so that a
     calibration does not depend on who asked for it first.
     """
-    if len(dataset.valid.values) < FEWEST_VALUES:  # known without a filter
+    if lack_of_steps(dataset) is not None:  # known without a filter
         return None
     applied = replace(applied, key=jax.random.key(0), alarms=None)
     valid = held_sequences(dataset, "valid", MOST_CALIBRATED)
@@ -171,6 +200,27 @@ def calibrated(run: Run, applied: "AppliedRun", dataset: Dataset) -> Calibration
     if known is not None:
         keep_calibration(run.folder, known)
     return known
+
+
+def lack_of_steps(dataset: Dataset) -> str | None:
+    """Why the validation part says too little of what is healthy, and the fix; None if it may do.
+
+    What counts are steps with a value that is not missing; first ones are not judged.
+    """
+    valid = dataset.valid
+    found = sum(
+        int(np.isfinite(np.asarray(valid[i][1:], np.float64)).any(axis=1).sum())
+        for i in range(len(valid))
+    )
+    if found >= FEWEST_VALUES:
+        return None
+    num_rows = sum(len(dataset.split(split).values) for split in SPLITS)
+    return (
+        f"It has {count(found, 'step')} to be judged by, and less than {FEWEST_VALUES} say too"
+        " little of what is healthy. Give a table of about"
+        f" {math.ceil(num_rows * (FEWEST_VALUES + 1) / max(found, 1)):,} rows or more, of which as"
+        " large a part is for validation."
+    )
 
 
 def held_sequences(
@@ -205,6 +255,21 @@ def require_rate(rate: float | None) -> float:
             f" {DEFAULT_RATE}, or 0 for no alarms; got {rate}."
         )
     return float(rate)
+
+
+def _shown(value: float, ends: np.ndarray, family: Family) -> tuple[str, str, bool]:
+    """A value, its band and whether it lies in that, as people see them."""
+    low, high = (float(np.rint(end)) if family.has_levels else float(end) for end in ends)
+    is_inside = low <= value <= high
+    # As many digits as tell the ends of the band apart, and a value outside from the nearer one.
+    width = high - low
+    digits = 0 if family.has_levels or not width > 0 else 1 - int(np.floor(np.log10(width)))
+    most = digits if is_inside or family.has_levels else digits + MOST_DIGITS_MORE
+    while True:
+        came, first, last = (_number(each, digits) for each in (value, low, high))
+        if came not in (first, last) or digits >= most:
+            return came, first if first == last else f"{first} to {last}", is_inside
+        digits += 1
 
 
 def _number(value: float, digits: int) -> str:

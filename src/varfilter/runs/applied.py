@@ -5,7 +5,7 @@ import itertools
 import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -63,9 +63,10 @@ class AppliedRun:
     the number of trajectories that was asked for. `num_samples` draws make a prediction, whose
     quantiles are at `levels`; `latents` says whether rows have the latents too. `training_range` is
     that of the run's data, where it is on record. `settings` and `step`, of the checkpoint, say
-    by which calibration `alarms` judges the steps; None: nobody does. `fill_gaps` says whether
-    steps for which there is no row have one too. Forecasts are pooled with the references of
-    `pool`; None: they are the model's alone.
+    by which calibration `alarms` judges the steps; None: nobody does, and where that was asked for,
+    `is_uncalibrated`, rows have the columns of alarms, empty. `fill_gaps` says whether steps for
+    which there is no row have one too. Forecasts are pooled with the references of `pool`; None:
+    they are the model's alone.
     """
 
     dataset: Dataset
@@ -79,6 +80,7 @@ class AppliedRun:
     settings: Settings
     step: int
     alarms: AlarmRule | None = None
+    is_uncalibrated: bool = False
     fill_gaps: bool = False
     pool: PooledReferences | None = None
 
@@ -159,7 +161,9 @@ class AppliedRun:
             times=part.times,
             latents=self.latents,
         )
-        return found if self.alarms is None else self.alarms.judged(found)
+        if self.alarms is not None:
+            return self.alarms.judged(found)
+        return replace(found, is_uncalibrated=self.is_uncalibrated)
 
     def filterings(self, sequence: NewSequence) -> Iterator[Filtering]:
         """What is said of a whole sequence, a part of its steps after another."""

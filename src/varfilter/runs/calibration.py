@@ -5,6 +5,9 @@ which also sees what does not go together. What counts is the excess over what a
 same spread costs, so that a wide one is not alarming by itself. A step of which cells are missing
 has fewer chances to be rare, and is not misjudged for having fewer terms. Beyond what was seen a
 tail is a generalised Pareto distribution (Pickands 1975).
+
+How rare the rarest column of a step is, is found of steps that the tails of the columns were not
+fitted to: by its own tail each step seems more usual than a new one.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,7 +21,7 @@ from varfilter.media.rows import ColumnSurprises, Filtering
 from varfilter.runs.folder import list_damaged, read_list, write_list
 
 FILE, ENTRY = "alarms.json", "calibrations"
-VERSION = 1
+VERSION = 2
 # A column that was seen less often while validating has no alarms of its own.
 FEWEST_VALUES = 30
 # Which part of the values is the tail, and of how many it is at least.
@@ -27,6 +30,8 @@ TAIL, FEWEST_IN_TAIL = 0.1, 10
 # the tail of Gaussian surprises has it.
 PRIOR_WEIGHT = 20
 HEAVIEST = 0.5
+# The tails of the columns are fitted to all of so many parts but one, for the steps of that one.
+NUM_FOLDS = 10
 # Nats below which no excess counts: a column that never changed is not alarming by a rounding.
 SMALLEST = 0.05
 # The part below the tail is kept at so many places.
@@ -39,7 +44,8 @@ class Tail:
 
     `knots` are the quantiles of the values from the lowest to the beginning of the tail, at even
     probabilities. A part `share` lies beyond, where P(S >= s) = share (1 + shape (s - u) /
-    scale)^(-1 / shape), u = knots[-1].
+    scale)^(-1 / shape), u = knots[-1]. They are of a further value, with what so few values leave
+    open: on average over samples a part p of further values has p or less.
     """
 
     knots: tuple[float, ...]
@@ -49,14 +55,17 @@ class Tail:
     num_values: int
 
     @staticmethod
-    def of(values: np.ndarray) -> "Tail | None":
+    def of(values: np.ndarray, fewest: int = FEWEST_VALUES) -> "Tail | None":
         """Fit the tail by probability-weighted moments (Hosking and Wallis 1987).
 
-        None where too few values are there. Shapes below 0, by which something could be
+        None where there are fewer than `fewest` values. Shapes below 0, by which something could be
         impossible that was only never seen, are 0.
+
+        Of n values with m in the tail, a further one has m + 1 of n + 1 places in it, and beyond
+        exponential ones with a mean that is found of m, it is Pareto's of shape 1 / m.
         """
         values = np.sort(values[np.isfinite(values)]).astype(np.float64)
-        if len(values) < FEWEST_VALUES:
+        if len(values) < fewest:
             return None
         count = max(FEWEST_IN_TAIL, int(TAIL * len(values)))
         below, beyond = values[:-count], values[-count:]
@@ -68,7 +77,9 @@ class Tail:
             shape = 2.0 - mean / max(mean - 2.0 * weighted, 1e-6 * mean)
             shape = float(np.clip(shape * count / (count + PRIOR_WEIGHT), 0.0, HEAVIEST))
         scale = max(mean, SMALLEST) * (1.0 - shape)
-        return Tail(_knots(below), count / len(values), scale, shape, len(values))
+        shape = min(shape + 1.0 / count, HEAVIEST)
+        share = (count + 1) / (len(values) + 1)
+        return Tail(_knots(below), share, scale, shape, len(values))
 
     def __call__(self, surprise: Any) -> np.ndarray:
         """The probability that a healthy value is as surprising; NaN for NaN."""
@@ -119,11 +130,11 @@ class Calibration:
         found = [each.columns for each in filterings if each.columns is not None]
         if not found:
             return None
-        alone, given = (
-            tuple(map(Tail.of, np.concatenate([getattr(each, name) for each in found]).T))
-            for name in ("alone", "given")
-        )
-        every = np.concatenate([_scores(*_rarities(alone, given, each)) for each in found])
+        values = [
+            np.concatenate([getattr(each, name) for each in found]) for name in ("alone", "given")
+        ]
+        alone, given = (tuple(map(Tail.of, each.T)) for each in values)
+        every = _held_out_scores(*values)
         rarest = Tail.of(every)
         if rarest is None:
             return None
@@ -135,7 +146,8 @@ class Calibration:
 
         NaN where nothing was seen.
         """
-        alone, given = _rarities(self.alone, self.given, columns)
+        alone = _rarity(self.alone, columns.alone)
+        given = _rarity(self.given, columns.given)
         return self.rarest(_scores(alone, given)), alone, given
 
     def as_json(self) -> dict[str, Any]:
@@ -193,20 +205,34 @@ def _knots(values: np.ndarray) -> tuple[float, ...]:
     return tuple(np.quantile(values, np.linspace(0.0, 1.0, NUM_KNOTS)).tolist())
 
 
-def _rarities(
-    alone: Sequence[Tail | None], given: Sequence[Tail | None], columns: ColumnSurprises
-) -> tuple[np.ndarray, np.ndarray]:
-    """How rare each column is among healthy ones, by the past, and given the others too."""
+def _rarity(tails: Sequence[Tail | None], surprises: np.ndarray) -> np.ndarray:
+    """How rare each column is among healthy ones; NaN where it is missing, or has no tail."""
+    nothing = np.full(len(surprises), np.nan)
+    each = [
+        nothing if tail is None else tail(values)
+        for tail, values in zip(tails, surprises.T, strict=True)
+    ]
+    return np.stack(each, axis=1)
 
-    def rarity(tails: Sequence[Tail | None], surprises: np.ndarray) -> np.ndarray:
-        nothing = np.full(len(surprises), np.nan)
-        each = [
-            nothing if tail is None else tail(values)
-            for tail, values in zip(tails, surprises.T, strict=True)
-        ]
-        return np.stack(each, axis=1)
 
-    return rarity(alone, columns.alone), rarity(given, columns.given)
+def _held_out_scores(*both: np.ndarray) -> np.ndarray:
+    """The score of each step, by tails that were fitted to the others and not to those around it.
+
+    Parts are of steps one after another, so that what lasts for some steps is in one part.
+    """
+    scores = np.full(len(both[0]), np.nan)
+    for part in np.array_split(np.arange(len(scores)), NUM_FOLDS):
+        rarities = []
+        for surprises in both:
+            others = np.delete(surprises, part, axis=0)
+            seen_often = np.isfinite(surprises).sum(axis=0) >= FEWEST_VALUES
+            tails = [
+                Tail.of(values, 2 * FEWEST_IN_TAIL) if is_known else None
+                for values, is_known in zip(others.T, seen_often, strict=True)
+            ]
+            rarities.append(_rarity(tails, surprises[part]))
+        scores[part] = _scores(*rarities)
+    return scores
 
 
 def _scores(alone: np.ndarray, given: np.ndarray) -> np.ndarray:

@@ -22,7 +22,7 @@ from varfilter.media import NewSequence, new_sequences
 from varfilter.media.frames import frame_like
 from varfilter.media.rows import joined, restored
 from varfilter.media.table import TableSource
-from varfilter.runs.alarms import require_rate, with_alarms
+from varfilter.runs.alarms import lack_of_steps, require_rate, with_alarms
 from varfilter.runs.applied import (
     apply_run,
     calibrate_run,
@@ -139,7 +139,7 @@ class TableFilter:
         """Train on the first part of the table, and keep the best by validation on the next.
 
         What was learned is then held against naive and linear predictors (`comparison_`); that it
-        is no better than one of them is a warning.
+        is no better than one of them is a warning, and that there are too few rows for alarms.
         `y` is there for pipelines, which give one, and is not looked at.
         """
         require_rate(self.alarm_rate)
@@ -156,6 +156,12 @@ class TableFilter:
             pass
         self._run, self._fitted, self._dataset = run, X, dataset
         self._compare()
+        lack = lack_of_steps(dataset) if self.alarm_rate != 0 else None
+        if lack is not None:
+            warnings.warn(
+                f"`filter` will have no alarms: they are set by the validation part. {lack}",
+                stacklevel=2,
+            )
         return self
 
     def _compare(self) -> None:

@@ -151,7 +151,7 @@ def test_a_few_rows_at_weekends_leave_business_days():
         data = pd.DataFrame({"x": np.arange(len(index)) ** 1.5}, index=index)
         made = read_table(data, calendar=False)
         assert made.schema.calendar == BusinessDays()
-        assert made.schema.num_merged == num_lost
+        assert made.schema.merged.lost == num_lost
         assert "1 row at a weekend lies on the Friday before." in made.notes
         np.testing.assert_array_equal(
             np.concatenate([times.values for times in made.times.values()]), days.to_numpy()
