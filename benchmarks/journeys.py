@@ -4,19 +4,23 @@
 
 Each folder has MIDI files, sounds or videos. The commands are those of the tutorials, as they stand
 there, each a process of its own: nothing is given that has a default, so that the preset is the
-small one. What they compile goes to a new folder, as on the day of the installation. Beside the
+small one; but videos are made up of means (`--mean`), since a draw of the pixels is a draw of their
+noise. What they compile goes to a new folder, as on the day of the installation. Beside the
 seconds on the clock stand those of the processor, of all its cores, which other programs do not
-lengthen. With `--new`, a file for each folder in the same order, that file is filtered and
-continued; without it, the first of the folder is, which the model may have learned from.
+lengthen. With `--new`, a file for each folder in the same order, that file is filtered, forecast
+and continued; without it, the first of the folder is, which the model may have learned from. Its
+forecast is the mean over many futures, and stands rather still; one of them, which is what is heard
+or seen, is that of `sample --start`.
 
 The journey of each folder must take less than 15 minutes, and every file that a command was to
-write must be there and hold something.
+write must be there and hold something: else the exit code is 1.
 """
 
 import argparse
 import json
 import platform
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +31,8 @@ from varfilter.media.catalogue import medium_at
 MOST_SECONDS = 15 * 60
 # In what each kind of recording is written back, and how many steps are worth a look or a listen.
 WRITTEN = {"music": (".mid", 32), "sound": (".wav", 160), "video": (".gif", 16)}
+# How each is made up.
+MADE = {"video": ["--mean"]}
 
 
 def main() -> None:
@@ -44,12 +50,17 @@ def main() -> None:
     if len(news) != len(options.folders):
         parser.error(f"`--new` has {len(news)} files for {len(options.folders)} folders")
     lines: list[dict[str, Any]] = []
+    faults: list[str] = []
     with tempfile.TemporaryDirectory() as temporary:
         place = Path(temporary) if options.keep is None else options.keep
         for folder, new in zip(options.folders, news, strict=True):
-            lines += travelled(folder, new, place / folder.name)
+            told, wrong = travelled(folder, new, place / folder.name)
+            lines += told
+            faults += wrong
     if options.json is not None:
         options.json.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    if faults:
+        raise SystemExit("\n".join(faults))
 
 
 def first_file(folder: Path) -> Path:
@@ -57,8 +68,8 @@ def first_file(folder: Path) -> Path:
     return next(path for path in sorted(folder.rglob("*")) if path.is_file())
 
 
-def travelled(folder: Path, new: Path, place: Path) -> list[dict[str, Any]]:
-    """Take one folder from `data check` to `report`, and print what each command took."""
+def travelled(folder: Path, new: Path, place: Path) -> tuple[list[dict[str, Any]], list[str]]:
+    """Take one folder from `data check` to `report`: what each command took, and what is wrong."""
     place.mkdir(parents=True, exist_ok=True)
     medium = medium_at(folder).name
     ending, num_steps = WRITTEN[medium]
@@ -68,8 +79,10 @@ def travelled(folder: Path, new: Path, place: Path) -> list[dict[str, Any]]:
         "filter": place / f"expected{ending}",
         "forecast": place / f"ahead{ending}",
         "sample": place / f"made-up{ending}",
+        "go on": place / f"goes-on{ending}",
         "report": place / "report.html",
     }
+    made = ["--num-steps", str(num_steps), *MADE.get(medium, ())]
     commands = {
         "check": ["data", "check", str(folder)],
         "show": ["data", "show", str(folder), "--out", str(written["check"])],
@@ -78,8 +91,9 @@ def travelled(folder: Path, new: Path, place: Path) -> list[dict[str, Any]]:
         "filter": ["filter", str(run), str(new), "--out", str(written["filter"])],
         "forecast": ["forecast", str(run), str(new), "--horizon", str(num_steps),
                      "--out", str(written["forecast"])],
-        "sample": ["sample", str(run), "--num-steps", str(num_steps),
-                   "--out", str(written["sample"])],
+        "sample": ["sample", str(run), *made, "--out", str(written["sample"])],
+        "go on": ["sample", str(run), "--start", str(new), "--only-new", *made,
+                  "--out", str(written["go on"])],
         "report": ["report", str(run), "--out", str(written["report"])],
     }  # fmt: skip
     print(f"\n{medium}: {folder.name}; seconds, python {platform.python_version()}\n")
@@ -93,12 +107,19 @@ def travelled(folder: Path, new: Path, place: Path) -> list[dict[str, Any]]:
     seconds = sum(line["seconds"] for line in lines)
     used = sum(line["processor_seconds"] for line in lines)
     print(f"{'together':12}{seconds:8.1f}{used:11.1f}")
-    for path in written.values():
-        if not path.is_file() or not path.stat().st_size:
-            raise RuntimeError(f"{path.name} was to be written, and is not there.")
+    return lines, faults_of(folder.name, seconds, written.values())
+
+
+def faults_of(name: str, seconds: float, written: Iterable[Path]) -> list[str]:
+    """What was not as it must be: the time, and the files that were to be written."""
+    found = [
+        f"{name}: {path.name} was to be written, and is not there."
+        for path in written
+        if not path.is_file() or not path.stat().st_size
+    ]
     if seconds > MOST_SECONDS:
-        print(f"That is more than {MOST_SECONDS // 60} minutes.")
-    return lines
+        found.append(f"{name}: {seconds:.0f} s are more than {MOST_SECONDS // 60} minutes.")
+    return found
 
 
 if __name__ == "__main__":

@@ -316,3 +316,34 @@ def test_the_classic_filters_agree_with_their_peers(tmp_path):
     assert rows[-1]["streams_a_second"] > 0
     assert [row["kept"] for row in found["memory"]] == ["bound", "mean"]
     assert all(0 < row["peak_gib"] < 2 for row in found["memory"])
+
+
+def test_a_journey_that_takes_too_long_or_leaves_nothing_fails(tmp_path, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    import journeys
+
+    for name in ("0.gif", "1.gif"):
+        (tmp_path / name).write_bytes(b"GIF89a")
+    given, seconds = [], 1.0
+
+    def timed(words, compiled, profile):
+        given.append(words)
+        if "--out" in words and words[0] != "train":
+            Path(words[words.index("--out") + 1]).write_text("something")
+        return {"command": words[0], "seconds": seconds, "processor_seconds": 1.0, "out": ""}
+
+    monkeypatch.setattr(journeys, "timed", timed)
+    monkeypatch.setattr(sys, "argv", ["journeys.py", str(tmp_path)])
+    journeys.main()
+    # Of videos the means are worth a look, and of the new one there is one future, too.
+    made = [words for words in given if words[0] == "sample"]
+    assert all("--mean" in words for words in made)
+    assert [words[words.index("--start") + 1] for words in made if "--start" in words] == [
+        str(tmp_path / "0.gif")
+    ]
+    seconds = 200.0  # of each command
+    with pytest.raises(SystemExit, match="s are more than 15 minutes"):
+        journeys.main()
+    assert journeys.faults_of("x", 1.0, [tmp_path / "none.gif"]) == [
+        "x: none.gif was to be written, and is not there."
+    ]

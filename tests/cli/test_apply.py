@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shlex
 import shutil
 
 import mido
@@ -85,8 +86,13 @@ def test_what_is_expected_of_music_is_heard(place, tmp_path):
     np.testing.assert_array_equal(expected[1:].sum(1), np.rint(notes))
     out = tmp_path / "ahead.midi"
     words = ("forecast", place / "music", place / "new.mid", "--horizon", 3, "--out", out, *FEW)
-    assert "The mean over 3 futures" in succeed(*words).err
+    said = succeed(*words).err
+    assert "The mean over 3 futures, which stands rather still" in said
     assert read_midi(out, steps_per_beat=1).shape == (3, 88)
+    # The command that has one to hear can be typed as it stands.
+    _, *onward = shlex.split(said[said.index("varfilter sample") :])
+    succeed(*onward, "--out", tmp_path / "next.mid", *FEW[:2])
+    assert (tmp_path / "next.mid").exists()
 
 
 def test_several_recordings_are_numbered_and_which_is_which_is_said(place, tmp_path):

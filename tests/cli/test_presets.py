@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import soundfile
 
-from commands import refuse
+import videos
+from commands import refuse, succeed
 from songs import write_songs
 from sounds import noise
 from varfilter.cli.options import meant_by, overridden
@@ -20,6 +21,7 @@ from varfilter.runs.plan import Reached, plan_run, reached_in
 from varfilter.runs.run import Run
 from varfilter.runs.training import Updated
 from varfilter.runs.validation import Validation
+from videos import write_video
 
 pytestmark = pytest.mark.usefixtures("as_users_run_it")
 
@@ -74,6 +76,26 @@ def test_a_run_keeps_its_preset(music):
     assert target_of(music, "--out", "elsewhere")[1].preset == "small"
     message = refuse("train", "runs/my songs", "--preset", "small")
     assert "`--preset small` cannot be given to a run that goes on" in message
+
+
+def test_video_of_another_size_is_trained(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for number in range(3):
+        write_video(tmp_path / "clips" / f"{number}.avi", videos.noise(5, seed=number))
+    tiny = {
+        "model.code-size": 4, "model.latent-size": 2, "model.recurrent-size": 4,
+        "filter.inference.hidden-size": 4, "optimizer.num-phi-steps": 1,
+        "schedule.batch-size": 1, "schedule.num-steps": 3,
+    }  # fmt: skip
+    given = ["--data.size", "32", *(f"--{name}={value}" for name, value in tiny.items())]
+    succeed("train", "clips", *given, "--max-updates", "1", "--quiet")
+    trained = Run.load("runs/clips").experiment
+    assert trained.model.channels == (8, 16, 32)
+    # The same words go on with it, and so does its folder; stages that are given stay.
+    assert target_of("clips", *given)[1] == trained
+    assert target_of("runs/clips", *given)[1] == target_of("runs/clips")[1] == trained
+    stages = ("--model.channels", "4", "8", "8", "--model.convolutions", "1", "1", "1")
+    assert target_of("clips", *given, *stages)[1].model.channels == (4, 8, 8)
 
 
 def test_unknown_presets_and_tables(tmp_path):

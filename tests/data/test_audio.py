@@ -90,7 +90,7 @@ def test_bad_sphere_is_refused(tmp_path):
     path.write_bytes(b"NIST_1A\n   many\n")
     refuses(lambda: read_audio(path), ValueError, "cut.WAV", "damaged")
     path.write_bytes(b"RIFF")
-    refuses(lambda: read_audio(path), ValueError, "cut.WAV", "WAV, FLAC or SPHERE")
+    refuses(lambda: read_audio(path), ValueError, "cut.WAV", "cannot be read as sound")
 
 
 # Any sound of the user's
@@ -219,7 +219,7 @@ def test_the_window_is_the_distance_of_neighbouring_levels(tmp_path, forms):
         fine = np.random.default_rng(number).integers(-(2**23), 2**23, 400) / 2.0**23
         samples = {"PCM_U8": coarse(400, number), "PCM_16": noise(400, number), "PCM_24": fine}
         soundfile.write(tmp_path / f"{number}.wav", samples[form], 16000, form)
-    dataset = audio_folder(tmp_path)
+    dataset = audio_folder(tmp_path, fine=True)
     distance = min({"PCM_U8": 256, "PCM_16": 1, "PCM_24": 2**-8}[form] for form in forms)
     assert dataset.family.distribution is DiscretizedNormal
     assert dataset.family.width == distance / dataset.scaling.scale
@@ -237,7 +237,7 @@ def test_new_levels_have_the_window_of_16_bits_or_none(tmp_path):
         for number in range(3):
             samples = np.stack([coarse(900, 9 * number + i) for i in range(channels)], 1)
             soundfile.write(folder / f"{number}.wav", samples, rate, form)
-        dataset = audio_folder(folder, rate=16000)
+        dataset = audio_folder(folder, rate=16000, fine=True)
         width = dataset.family.width
         return dataset.family.distribution, width and width * dataset.scaling.scale
 
@@ -332,7 +332,7 @@ def test_stored_sound_is_mapped_and_equal(tmp_path, monkeypatch):
     # One finer file makes the others floats, from the first that is written on.
     reads.clear()
     soundfile.write(folder / "9.wav", noise(3000) / 2**16, 16000, "FLOAT")
-    fine = audio_folder(folder, cache=cache)
+    fine = audio_folder(folder, fine=True, cache=cache)
     assert fine.train.values.dtype == np.float32
     assert fine.family.distribution is Normal
 
@@ -349,7 +349,7 @@ def test_one_fine_file_makes_a_folder_of_floats(tmp_path):
     for number in range(4):
         write_wav(noise(400, number), tmp_path / f"{number}.wav", 16000)
     soundfile.write(tmp_path / "4.wav", noise(400, 4) / 2**15 + 2.0**-20, 16000, "PCM_24")
-    dataset = audio_folder(tmp_path)
+    dataset = audio_folder(tmp_path, fine=True)
     assert dataset.family.width == 2**-8 / dataset.scaling.scale
     for split, names in dataset.names.items():
         for number, name in enumerate(names):
@@ -358,6 +358,76 @@ def test_one_fine_file_makes_a_folder_of_floats(tmp_path):
             # One unit for all: the 24-bit file is 2**-5 of a level above its 16-bit values.
             expected = noise(400, int(name)) + (2.0**-5 if name == "4" else 0.0)
             np.testing.assert_array_equal(samples[2:], expected[2:])
+
+
+def test_what_is_finer_than_16_bits_is_rounded_as_players_do(tmp_path):
+    forms = ("PCM_24", "FLOAT", "PCM_16", "DOUBLE", "PCM_32", "PCM_24")
+    for number, form in enumerate(forms):
+        fine = np.random.default_rng(number).uniform(-0.9, 0.9, 500)
+        soundfile.write(tmp_path / f"{number}.wav", fine, 16000, form)
+    dataset = audio_folder(tmp_path)
+    # Whole levels of 16 bits, so that there are bits a sample, and linear prediction beside them.
+    assert dataset.family.distribution is DiscretizedNormal
+    assert dataset.family.width == pytest.approx(1 / dataset.scaling.scale)
+    assert dataset.train.values.dtype == np.int16
+    for split, names in dataset.names.items():
+        for number, name in enumerate(names):
+            own = read_audio(tmp_path / f"{name}.wav").samples
+            np.testing.assert_array_equal(dataset.split(split)[number], np.rint(own))
+    assert dataset.notes[-1] == (
+        "5 of 6 files were rounded to the levels of 16 bits, as players do (2 files of 24 bits,"
+        " 2 files of floats and 1 file of 32 bits); `fine` keeps what is finer."
+    )
+    kept = audio_folder(tmp_path, fine=True)
+    assert kept.family.distribution is Normal
+    assert "of densities, and do not compare with bits a sample" in kept.notes[-1]
+    # Nothing to say of what is not finer, and a warning of what 16 bits do not hold.
+    for number in range(6):
+        write_wav(noise(400, number), tmp_path / f"{number}.wav", 16000)
+    assert "16 bits" not in " ".join(audio_folder(tmp_path).notes)
+    soundfile.write(tmp_path / "0.wav", np.array([0.5, 3.0, -3.0, -0.5] * 100), 16000, "FLOAT")
+    with pytest.warns(UserWarning, match=r"0\.wav: 200 of 400 samples were louder than 16 bits"):
+        audio_folder(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "form", "subtype"),
+    [
+        ("mp3", "MP3", "MPEG_LAYER_III"),
+        ("ogg", "OGG", "VORBIS"),
+        ("opus", "OGG", "OPUS"),
+        ("aiff", "AIFF", "PCM_16"),
+        ("aif", "AIFF", "PCM_24"),
+    ],
+)
+def test_what_phones_and_shops_give_is_read(tmp_path, suffix, form, subtype):
+    if form not in soundfile.available_formats():
+        pytest.skip(f"libsndfile {soundfile.__libsndfile_version__} has no {form}")
+    for number in range(3):
+        tone = sine(440, 48000, seconds=1.0, height=8000 + number) / 2**15
+        soundfile.write(tmp_path / f"{number}.{suffix}", tone, 48000, subtype, format=form)
+    dataset = audio_folder(tmp_path)
+    assert dataset.family.width == pytest.approx(1 / dataset.scaling.scale)
+    assert ("rounded" in dataset.notes[-1]) == (subtype != "PCM_16")
+    for samples in dataset.train:
+        assert peak(samples, 48000) == pytest.approx(440, abs=2)
+        # What is lossy keeps the loudness to a few in a hundred.
+        assert np.std(samples) == pytest.approx(8000 / np.sqrt(2), rel=0.05)
+
+
+def test_half_an_aiff_file_is_refused(tmp_path):
+    path = tmp_path / "a.aiff"
+    soundfile.write(path, noise(20_000), 16000, "PCM_16", format="AIFF")
+    path.write_bytes(path.read_bytes()[:20_000])
+    refuses(lambda: read_audio(path), ValueError, "a.aiff", "cut off")
+
+
+def test_an_old_library_is_told_to_be_updated(tmp_path, monkeypatch):
+    path = tmp_path / "a.mp3"
+    path.write_bytes(b"not sound at all")
+    refuses(lambda: read_audio(path), ValueError, "a.mp3", "cannot be read as sound")
+    monkeypatch.setattr(soundfile, "available_formats", lambda: {"WAV": ""})
+    refuses(lambda: read_audio(path), ValueError, "a.mp3", "reads no MP3 files", "Update")
 
 
 def test_what_is_generated_can_be_heard(tmp_path):

@@ -192,6 +192,24 @@ def test_tempo_and_loudness_are_those_of_the_middle_song(tmp_path):
     assert midi_folder(tmp_path, seconds_per_step=0.1).schema.step_seconds == 0.1
 
 
+def test_notes_without_length_do_not_choose_the_grid(tmp_path):
+    for song in range(3):
+        beats = [note(480 * i, 480 * i + 480, 50 + song + i % 2) for i in range(20)]
+        empty = [note(480 * i, 480 * i, 70) for i in range(10)]
+        write_notes(tmp_path / f"{song}.mid", [e for each in beats + empty for e in each])
+    dataset = midi_folder(tmp_path)
+    assert dataset.schema.steps_per_beat == 1
+    assert "(100.0%)" in dataset.notes[0]
+    assert dataset.notes[1].startswith("30 of 90 notes have no length")
+    assert not any("between two steps" in each for each in dataset.notes)
+
+
+def test_the_tempo_is_one_that_a_song_has(tmp_path):
+    for song, seconds in enumerate((0.3, 0.4, 0.6, 0.9)):
+        write_midi(random_roll(song), tmp_path / f"{song}.mid", seconds_per_step=seconds)
+    assert midi_folder(tmp_path).schema.seconds_per_beat == pytest.approx(0.4)
+
+
 def test_a_melody_stays_louder_than_what_goes_with_it(tmp_path):
     """Loud by step and by octave, a sum of both: the medians give each number back."""
     beat, octaves = np.array([[80], [70]]), np.repeat([-30, -10, 0, 0, 10, 20, 40], 12)

@@ -1,7 +1,10 @@
 """Presets are small where they say so, fit every model, and go where nobody asked for the paper."""
 
+import re
 from dataclasses import replace
 
+import equinox as eqx
+import jax
 import pytest
 
 from varfilter.experiments import EXPERIMENTS, costs, experiment_named, own_experiment
@@ -16,6 +19,7 @@ from varfilter.experiments.costs import (
     num_parameters,
     work_of,
 )
+from varfilter.experiments.models import PIXELS, Observations
 from varfilter.experiments.presets import MOST_UPDATES, suitable_preset, with_preset
 from varfilter.media.music import MusicSource
 from varfilter.media.sound import SoundSource
@@ -173,3 +177,38 @@ def test_work_counts_draws_iterations_and_particles():
 )  # fmt: skip
 def test_lengths_of_time(seconds, words):
     assert duration(seconds) == words
+
+
+@pytest.mark.parametrize("preset", ["small", "paper"])
+@pytest.mark.parametrize("size", [16, 32, 64, 128])
+def test_the_stages_of_a_video_model_follow_the_size_of_the_frames(size, preset):
+    usual = own_experiment(VideoSource("somewhere"), preset).model
+    experiment = own_experiment(VideoSource("somewhere", size=size), preset)
+    model = experiment.model
+    # Each stage halves the maps, and the code is made of maps of 4x4 pixels.
+    assert size / 2 ** len(model.channels) == 4
+    assert len(model.convolutions) == len(model.channels)
+    shared = min(len(model.channels), len(usual.channels))
+    assert model.channels[:shared] == usual.channels[:shared]
+    assert replace(model, channels=usual.channels, convolutions=usual.convolutions) == usual
+    frames = Observations("clips", (1, size, size), PIXELS)
+    built = eqx.filter_eval_shape(model.build, frames, jax.random.key(0))
+    assert built.image_shape == (1, size, size)
+
+
+@pytest.mark.parametrize(
+    ("size", "advice"),
+    [
+        (32, "Give `--data.size 64`, or `--model.channels 8 16 32 --model.convolutions 1 1 1`."),
+        (48, "A stage doubles 4 pixels a side: give `--data.size 32` or `--data.size 64`."),
+        (2, "A stage doubles 4 pixels a side: give `--data.size 8`."),
+    ],
+)
+def test_frames_that_do_not_fit_are_told_what_does(size, advice):
+    model = own_experiment(VideoSource("somewhere")).model
+    with pytest.raises(ValueError, match=re.escape(advice)):
+        model.build(Observations("clips", (1, size, size), PIXELS), jax.random.key(0))
+    # What is advised is taken.
+    if size == 32:
+        other = replace(model, channels=(8, 16, 32), convolutions=(1, 1, 1))
+        assert other == own_experiment(VideoSource("somewhere", size=size)).model

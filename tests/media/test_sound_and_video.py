@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import math
+import warnings
 import wave
 
 import av
@@ -12,7 +13,7 @@ from PIL import Image
 
 from tiny_runs import sentences, videos
 from varfilter import _saved
-from varfilter.data import Dataset, Ragged, write_wav
+from varfilter.data import Dataset, Ragged, write_midi, write_wav
 from varfilter.media import load, medium_named, new_sequences, source_of, write_samples
 from varfilter.media.films import (
     first_frames,
@@ -24,7 +25,9 @@ from varfilter.media.films import (
 from varfilter.media.measures import Futures
 from varfilter.media.sound import RATE_BEFORE
 from varfilter.plots.spectra import flatness, loudest_part
+from varfilter.report.run_section import measure_parts
 from varfilter.runs.alarms import held_sequences
+from videos import write_video
 
 SOUND, VIDEO = medium_named("sound"), medium_named("video")
 
@@ -139,6 +142,20 @@ def test_a_page_plays_what_the_model_makes_up():
     np.testing.assert_array_equal(heard, dataset.test[0])
 
 
+def test_what_a_page_says_of_the_futures_of_one_video():
+    """Bars and a standard error that are not there were explained, and videos came in decibels."""
+    dataset = videos()
+    one = dataclasses.replace(dataset, test=Ragged.of([dataset.test[0]]))
+    measures = [each.as_json() for each in frame_measures(one, "test", Copies(one))]
+    assert "in decibels, mean over the next" in measures[0]["what"]
+    assert measures[0]["what"].endswith("of 1 video")
+    shown = " ".join(measure_parts(measures))
+    assert "the curve on top is that of the best of 3" in shown
+    assert "Bars" not in shown
+    several = [each.as_json() for each in frame_measures(dataset, "test", Copies(dataset))]
+    assert "Bars" in " ".join(measure_parts(several))
+
+
 def test_films_repeat_and_keep_their_pixels(tmp_path):
     dataset = videos()
     xs = dataset.observations(dataset.train[0])
@@ -171,6 +188,44 @@ def test_a_rate_that_films_cannot_have_is_said(name, rate, shown, tmp_path):
     assert second - first == pytest.approx(1 / shown, rel=1e-3)
 
 
+@pytest.mark.parametrize("rate", [29.97, 24.0, 30000 / 1001, 15.0, 10.0, 50.0, 7.3])
+def test_a_gif_keeps_the_mean_rate(rate, tmp_path):
+    """Each frame as long as the first was up to a sixth faster or slower than the data."""
+    frames = np.random.default_rng(0).random((61, 16, 16))
+    write_film(tmp_path / "a.gif", frames, rate, is_gif=True)
+    durations = durations_of(tmp_path / "a.gif")
+    assert len(durations) == 61
+    # Whole hundredths, each next to what is meant; the end is the nearest to its own.
+    assert all(each % 10 == 0 and each >= 20 for each in durations)
+    assert all(abs(each - 1000 / rate) < 10 for each in durations)
+    assert abs(sum(durations) - 61 * 1000 / rate) <= 5
+    write_film(tmp_path / "one.gif", frames[:1], rate, is_gif=True)  # a film of one frame, too
+
+
+def test_a_video_that_is_filtered_is_written_at_its_own_rate(tmp_path):
+    dataset = videos()
+    for name, rate in (("slow", 5), ("fast", 24)):
+        frames = np.random.default_rng(0).integers(0, 256, (9, 16, 16), np.uint8)
+        write_video(tmp_path / f"{name}.avi", frames, rate=rate)
+        with warnings.catch_warnings():  # that it is not the rate of the run
+            warnings.simplefilter("ignore")
+            (new,) = new_sequences(dataset, source_of("weizmann"), tmp_path / f"{name}.avi")
+        path = tmp_path / f"{name}.gif"
+        write_samples(path, dataset, [new.xs], schemas=[new.schema])
+        assert sum(durations_of(path)) == pytest.approx(9 * 1000 / rate, abs=5)
+        own = dataclasses.replace(dataset, schema=new.schema)
+        assert VIDEO.seconds_per_step(own) == pytest.approx(1 / rate)
+
+
+def durations_of(path):
+    with Image.open(path) as film:
+        found = []
+        for t in range(film.n_frames):
+            film.seek(t)
+            found.append(film.info["duration"])
+    return found
+
+
 @pytest.mark.parametrize(("name", "start"), [("x.gif.mp4", b"ftyp"), ("x.mp4.gif", b"GIF8")])
 def test_the_last_ending_says_what_a_film_is(name, start, tmp_path):
     dataset = videos()
@@ -194,7 +249,7 @@ def test_a_run_reads_its_sound_at_the_rate_it_began_with(tmp_path):
         write_wav(np.arange(900) - 450 + number, tmp_path / f"{number}.wav", 8000)
     source = source_of(tmp_path)
     dataset = load(source)
-    assert SOUND.schema_json(dataset) == {"rate": 8000}
+    assert SOUND.schema_json(dataset) == {"rate": 8000, "fine": False}
     assert SOUND.as_recorded(source, {"rate": 8000}).rate == 8000
     # Records of before there was a rate in them are of runs that resampled to 16,000 Hz.
     assert SOUND.as_recorded(source, None).rate == RATE_BEFORE == 16000
@@ -206,6 +261,38 @@ def test_a_run_reads_its_sound_at_the_rate_it_began_with(tmp_path):
     with pytest.warns(UserWarning, match=r"resampled from 16,000 to 8,000 Hz, the rate of the run"):
         ((name, rows),) = SOUND.recordings(dataset, source, tmp_path / "new.wav")
     assert (name, len(rows)) == ("new", 450)
+
+
+def test_a_run_of_before_reads_fine_sound_as_it_did(tmp_path):
+    soundfile = pytest.importorskip("soundfile")
+    for number in range(3):
+        fine = np.random.default_rng(number).uniform(-0.5, 0.5, 900)
+        soundfile.write(tmp_path / f"{number}.wav", fine, 16000, subtype="FLOAT")
+    (tmp_path / "words.txt").write_text("a letter")
+    source = source_of(tmp_path)
+    now = load(source)
+    assert now.families[0].has_levels
+    assert now.notes[-1] == "1 file of other endings (.txt) is not read."
+    # Its record says nothing of levels.
+    before = load(SOUND.as_recorded(source, {"rate": 16000}))
+    assert not before.families[0].has_levels
+    assert before.train.values.dtype == np.float32
+    # Later ones have it on record, whatever became of the files.
+    for dataset in (now, before):
+        again = load(SOUND.as_recorded(source, SOUND.schema_json(dataset)))
+        assert again.sha256() == dataset.sha256()
+
+
+def test_a_run_reads_its_kind_of_a_folder_that_has_another_since(tmp_path):
+    """Songs with an .mp3 of each beside them were music while .mp3 was nothing."""
+    for number in range(3):
+        write_midi(np.eye(8, 88, number + 30), tmp_path / f"{number}.mid")
+    source = source_of(tmp_path)
+    alone = load(source)
+    (tmp_path / "0.mp3").write_bytes(b"a tune")
+    with pytest.raises(ValueError, match="3 music files and 1 sound file: it could be either"):
+        load(tmp_path)
+    assert load(source).sha256() == alone.sha256()
 
 
 def test_what_is_too_loud_for_16_bits_is_clipped_and_does_not_wrap_round(tmp_path):

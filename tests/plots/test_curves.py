@@ -50,6 +50,15 @@ def test_curves_of_any_length_are_drawn(values, width):
     assert len(png(iterations({"a run": [3.0, 2.0]}, width))) > 1000
 
 
+def test_a_single_validation_shows_both_of_its_numbers():
+    """The training value had neither a line nor a dot, and the axis showed hundredths."""
+    (line,) = lines([5.0])
+    axis = learning_curves({"a run": [line | {"epoch": 0.35}]}, WIDE).axes[0]
+    dotted = [each for each in axis.lines if each.get_marker() == "o" and len(each.get_xdata())]
+    assert {each.get_linestyle() for each in dotted} == {"-", "--"}
+    assert axis.get_xlim() == pytest.approx((0.0, 0.7))
+
+
 def spans(figure):
     low, high = figure.axes[0].get_ylim()
     return high - low
@@ -110,3 +119,7 @@ def test_curves_by_steps_ahead():
     drawn = [np.asarray(line.get_ydata()).tolist() for line in figure.axes[0].lines]
     assert [30.0, 25.0] in drawn
     assert [29.0, 20.0] in drawn
+    # Where two are the same, the first is seen, and the other beside it.
+    best, copy = figure.axes[0].lines[:2]
+    assert best.get_zorder() > copy.get_zorder()
+    assert best.get_linewidth() < copy.get_linewidth()

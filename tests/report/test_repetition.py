@@ -53,6 +53,32 @@ def test_the_command_of_a_folder_makes_the_same_experiment(sounds, tmp_path, wor
     assert typed(tmp_path) == [shlex.join(typed_words)]
 
 
+def test_the_command_has_the_paths_as_they_were_typed(sounds, tmp_path, monkeypatch):
+    """And no others: a page that is passed on told how the folders of a machine are called."""
+    monkeypatch.chdir(tmp_path)
+    words = ["varfilter", "train", "sounds", "--seed", "4", "--out", "runs/other"]
+    experiment, options = parsed(words)
+    run = Run(tmp_path, experiment, {})
+    # Of a run that no command began, the path is from here.
+    assert command(run).split()[:3] == ["varfilter", "train", "sounds"]
+    keeping(words, None, [run])()
+    made = shlex.split(command(run))
+    assert made[:3] == words[:3]
+    assert made[-2:] == ["--out", "runs/other"]
+    assert str(tmp_path) not in command(run)
+    again, chosen = parsed(made)
+    assert (again, chosen.out) == (experiment, options.out)
+    # Elsewhere what was typed is still what was typed; what was not typed is whole.
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert command(run) == shlex.join(made)
+    assert str(sounds.resolve()) in command(Run(sounds, experiment, {}))
+    # `--out` of several runs is not that of one.
+    several = Run(sounds, experiment, {})
+    keeping([*words, "--seeds=2"], None, [several])()
+    assert "--out" not in command(several)
+
+
 def test_what_was_cut_short_is_made_again_as_far_as_it_came(tmp_path, monkeypatch):
     """By a signal, from Python, or by a budget below that of the command before: all the same."""
     experiment = experiment_named("srnn-jsb-avf")

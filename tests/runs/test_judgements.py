@@ -1,10 +1,14 @@
 """What is bad about a run is said, and what is good is not: by metrics that are made up."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from tiny_runs import chorales, sentences
+from varfilter.media import medium_of
 from varfilter.media.reference import Reference
+from varfilter.report.page import _reference_card
 from varfilter.runs.comparison import losses
 from varfilter.runs.metrics import (
     TrainingRange,
@@ -12,12 +16,15 @@ from varfilter.runs.metrics import (
     judgements,
     naivety,
     only,
+    remember_reference,
     rise,
     shortfall,
     training_range,
     unfinished,
     validated_reference,
+    verdict,
 )
+from varfilter.runs.scores import outdone_by
 
 
 def lines_of(scores, *, kl=1.0, kl_weight=1.0, count=10, of=10):
@@ -99,6 +106,39 @@ def test_no_better_than_the_naive_reference():
     assert naivety(6.9, reference) is None
     for nats in (7.0, 7.1):
         assert "each note by its frequency" in naivety(nats, reference)
+
+
+def test_no_better_than_linear_prediction():
+    """A tone foretells itself: what only beats noise as loud is no model of it."""
+    dataset = sentences()
+    sound = medium_of(dataset)
+    naive = sound.reference(dataset, "valid")
+    linear = sound.stronger_reference(dataset, "valid")
+    assert linear.nats < naive.nats
+    between = (linear.nats + naive.nats) / 2
+    metrics, record = lines_of([naive.nats, between]), {}
+    record["validation"] = {}
+    run = SimpleNamespace(
+        medium=sound, record=record, metrics=lambda: metrics, remember=lambda **x: record.update(x)
+    )
+    remember_reference(run, dataset)
+    said = verdict(run)
+    assert said.startswith("The model is no better than linear prediction (each sample from the")
+    assert f"{between:.4f} nats per step, where that has {linear.nats:.4f}." in said
+    metrics[-1]["best"] = linear.nats - 1.0
+    assert verdict(run) is None
+    metrics[-1]["best"] = naive.nats + 1.0
+    assert "no better than a naive predictor" in verdict(run)
+    # `evaluate` and the card of a report say the same.
+    scores = {"nats": between, "reference": naive._asdict(), "stronger_reference": linear._asdict()}
+    assert outdone_by(scores).startswith("The model is no better than linear prediction")
+    assert outdone_by(scores | {"nats": linear.nats - 1.0}) is None
+    value, text = _reference_card({"results": scores, "comparison": None})
+    assert value.startswith("+")
+    assert "NO BETTER than linear prediction" in text
+    # Where the field has nothing stronger, and in records of before, nothing is said.
+    assert medium_of(chorales()).stronger_reference(chorales(), "valid") is None
+    assert outdone_by({"nats": 1.0}) is None
 
 
 def scored(rmse, nats, *, has_bands=True):

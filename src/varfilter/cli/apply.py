@@ -166,8 +166,9 @@ class Forecast(AppliedCommand):
     the validation part of the run's data has said; --no-pool leaves them out.
 
     With --out in a format of the medium (.mid, .wav, .gif) the mean over all futures is written,
-    to be heard or watched; `varfilter sample RUN --start INPUT` has futures as they may be, one
-    by one.
+    to be heard or watched. The more these differ the less it moves: of music it is the keys that
+    are probable at each step, and tends to stand still. `varfilter sample RUN --start INPUT
+    --only-new` has one future as it may be.
 
     examples:
       varfilter forecast runs/pumps new.csv --horizon 24
@@ -238,8 +239,10 @@ class Forecast(AppliedCommand):
                 found = expected_ahead(run, self.input, self.horizon, inputs=self.inputs, **options)
                 output.write_recordings(run, found)
                 tell(
-                    f"The mean over {count(self.num_samples, 'future')}; for some as they may be,"
-                    f" one by one: {pasteable('varfilter', 'sample', str(self.run))} --start INPUT"
+                    f"The mean over {count(self.num_samples, 'future')}, which stands rather still"
+                    " where these differ; for one as it may be:"
+                    f" {pasteable('varfilter', 'sample', str(self.run), '--start', self.input)}"
+                    f" --only-new --num-steps {self.horizon}"
                 )
                 return refused.code
             options["levels"] = require_levels(self.levels)

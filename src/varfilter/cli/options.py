@@ -273,6 +273,8 @@ def meant_by(word: str) -> Target:
 
 def overridden(target: Target, words: Sequence[str], *, prog: str = "") -> tuple[Any, TrainOptions]:
     """The experiment with the fields that were given, each of them an option; and how to train."""
+    from varfilter.experiments.presets import fitted
+
     experiment = with_method(target.experiment, words)
     source = experiment.data
     require_options(source, _names_of_data(words), "--data.")
@@ -317,7 +319,7 @@ def overridden(target: Target, words: Sequence[str], *, prog: str = "") -> tuple
     read |= {name: read[name] or getattr(source, name) for name in switches}
     chosen["data"] = whole_source(type(source)(**read))
     training = {f.name: getattr(given, f.name) for f in dataclasses.fields(TrainOptions)}
-    return dataclasses.replace(experiment, **chosen), TrainOptions(**training)
+    return fitted(dataclasses.replace(experiment, **chosen), experiment), TrainOptions(**training)
 
 
 def experiment_options(experiment: Any) -> list[Section]:

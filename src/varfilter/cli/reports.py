@@ -102,7 +102,7 @@ class Evaluate(Command):
             from varfilter.runs.folder import surroundings, write_whole
             from varfilter.runs.measures import measure_run
             from varfilter.runs.run import Run
-            from varfilter.runs.scores import name_of, score_particles, score_run
+            from varfilter.runs.scores import name_of, outdone_by, score_particles, score_run
 
             run = Run.load(self.run)
             for name in ("num_particles", "num_iterations", "horizon", "batch_size"):
@@ -155,6 +155,8 @@ class Evaluate(Command):
             else:
                 _print_bound(scores)
                 _print_measures(scores["measures"])
+                if (said := outdone_by(scores)) is not None:
+                    say(f"warning: {said}")
                 if scores["comparison"] is not None:
                     say_comparison(scores["comparison"])
                 say(f"kept in {path}")

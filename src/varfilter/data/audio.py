@@ -2,6 +2,7 @@
 
 import io
 import math
+import warnings
 import wave
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -19,6 +20,7 @@ from varfilter.data.recordings import (
     Recording,
     SoundHeader,
     decoded,
+    level_changes,
     names_of,
     own_rate,
     sound_changes,
@@ -26,11 +28,17 @@ from varfilter.data.recordings import (
 from varfilter.data.splits import split_by_file
 from varfilter.distributions import DiscretizedNormal, Normal
 
-SUFFIXES = (".wav", ".flac", ".sph", ".nist")
-# By libsndfile's names. What is not here (ADPCM, GSM) is decoded to 16 bits.
+SUFFIXES = (
+    ".wav", ".flac", ".sph", ".nist", ".aiff", ".aif", ".mp3", ".ogg", ".oga", ".opus",
+)  # fmt: skip
+# What older versions of libsndfile do not read, by its names of formats.
+FORMATS = {".mp3": "MP3", ".ogg": "OGG", ".oga": "OGG", ".opus": "OGG"}
+# By libsndfile's names. What is not here (ADPCM, GSM) is decoded to 16 bits; MP3 and what an OGG
+# file holds, to floats.
 BITS = {
     "PCM_U8": 8, "PCM_S8": 8, "ULAW": 8, "ALAW": 8, "PCM_16": 16,
     "PCM_24": 24, "PCM_32": 32, "FLOAT": 32, "DOUBLE": 64,
+    "MPEG_LAYER_I": 32, "MPEG_LAYER_II": 32, "MPEG_LAYER_III": 32, "VORBIS": 32, "OPUS": 32,
 }  # fmt: skip
 # How far neighbouring levels lie apart, in levels of 16 bits; 1 for what is not here. None: so
 # fine that float32 does not hold the levels. Mu-law and A-law have levels of unequal distance,
@@ -38,6 +46,14 @@ BITS = {
 DISTANCES = {
     "PCM_U8": 2**8, "PCM_S8": 2**8, "PCM_24": 2**-8,
     "PCM_32": None, "FLOAT": None, "DOUBLE": None,
+    "MPEG_LAYER_I": None, "MPEG_LAYER_II": None, "MPEG_LAYER_III": None,
+    "VORBIS": None, "OPUS": None,
+}  # fmt: skip
+# What is finer than 16 bits, in words.
+FINE = {
+    "PCM_24": "24 bits", "PCM_32": "32 bits", "FLOAT": "floats", "DOUBLE": "floats",
+    "MPEG_LAYER_I": "MP3", "MPEG_LAYER_II": "MP3", "MPEG_LAYER_III": "MP3",
+    "VORBIS": "OGG", "OPUS": "OGG",
 }  # fmt: skip
 LEVELS = np.iinfo(np.int16)
 # A SPHERE file begins with these bytes; the samples of one that shorten compressed, with those.
@@ -56,7 +72,8 @@ class Sound(NamedTuple):
     """One channel of sound; the unit of `samples` is always a level of 16-bit sound.
 
     They are int16, exactly as in the file, up to 16 bits; float32, in fractions of a level
-    and not rounded, if the file is finer (24 bits, floats). `distance` is that of neighbouring
+    and not rounded, if the file is finer (24 bits, floats, and what MP3 and OGG files are decoded
+    to). `distance` is that of neighbouring
     levels, in the same unit: 256 for 8 bits, 2**-8 for 24 bits, None if there are none (floats).
     Averaging channels makes new levels: 1 up to 16 bits, none for finer files.
     """
@@ -68,7 +85,7 @@ class Sound(NamedTuple):
 
 
 def read_audio(path: Path | str) -> Sound:
-    """Read a WAV, FLAC or SPHERE file; channels are averaged (16-bit: to the nearest level)."""
+    """Read a sound file (`SUFFIXES`); channels are averaged (16-bit: to the nearest level)."""
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"`path` must be a sound file; {str(path)!r} does not exist.")
@@ -141,12 +158,13 @@ def audio_folder(
     *,
     rate: int | None = None,
     frame_size: int = 200,
+    fine: bool = False,
     fractions: Sequence[float] = (0.8, 0.1, 0.1),
     seed: int = 0,
     group: Callable[[Path], Hashable] | None = None,
     cache: Path | str | None = None,
 ) -> Dataset:
-    """Read every WAV, FLAC and SPHERE file in a folder and its subfolders, at one rate.
+    """Read every sound file (`SUFFIXES`) in a folder and its subfolders, at one rate.
 
     The rate is the files' own; where they have several, that of most files (of as many each, the
     lower), and the others are resampled. Another `rate` resamples whatever differs from it.
@@ -159,10 +177,14 @@ def audio_folder(
     `video_folder`: the set need not fit in memory.
 
     The unit is a level of 16-bit sound. The family is `DiscretizedNormal`, its width the
-    distance of neighbouring levels in the finest file: 256 for 8 bits, 1 for 16, 2**-8 for 24;
-    and 1 for mu-law and A-law, whose levels have no common distance. Resampling and averaging
-    channels make new levels: they are rounded to 16 bits, but if a file has more, or floats,
-    there are no levels and the family is `Normal`.
+    distance of neighbouring levels in the finest file: 256 for 8 bits, and 1 for 16, for mu-law
+    and A-law, whose levels have no common distance, and for new levels, which resampling and
+    averaging channels make. What is finer than 16 bits (24 bits, floats, what MP3 and OGG files
+    are decoded to) is rounded to 16, as players do, so that scores are in bits a sample and
+    compare.
+
+    With `fine` it is kept: the width is 2**-8 for 24 bits, and where a file has floats, or new
+    levels finer than those of 16 bits, there are no levels and the family is `Normal`.
     """
     require_all_positive(frame_size=frame_size, **({} if rate is None else {"rate": rate}))
     folder = Path(folder)
@@ -176,7 +198,13 @@ def audio_folder(
         milliseconds = f"{1000 * frame_size / rate:.3g} ms"
         notes = [f"{said} A step of {count(frame_size, 'sample')} lasts {milliseconds}."]
     notes += sound_changes([header for _, header in headers], rate)
-    distance = _finest([_distance_at(subtype, header, rate) for subtype, header in headers])
+    distances = [_distance_at(subtype, header, rate) for subtype, header in headers]
+    is_finer = [each is None or each < 1 for each in distances]
+    if not fine:
+        distances = [1 if finer else each for finer, each in zip(is_finer, distances, strict=True)]
+    distance = _finest(distances)
+    finer = [FINE[subtype] for (subtype, _), each in zip(headers, is_finer, strict=True) if each]
+    notes += level_changes(finer, len(headers), kept=fine, has_levels=distance is not None)
     sounds: dict[str, list[Recording]] = {split: [] for split in SPLITS}
     for path in paths:
         label = path.relative_to(folder).with_suffix("").as_posix()
@@ -268,6 +296,16 @@ def _dtype(distance: float | int | None) -> type[np.int16] | type[np.float32]:
 def _at_rate(path: Path, rate: int, dtype: type[np.generic]) -> list[tuple[np.ndarray, int]]:
     sound = read_audio(path)
     samples = resampled(sound.samples, sound.rate, rate, str(path))
+    if samples.dtype.kind == "f" and dtype is np.int16:
+        num_clipped = int(np.sum((samples < LEVELS.min - 0.5) | (samples >= LEVELS.max + 0.5)))
+        if num_clipped:
+            verb = "was" if num_clipped == 1 else "were"
+            warnings.warn(
+                f"{path}: {num_clipped:,} of {count(samples.size, 'sample')} {verb} louder than 16"
+                " bits hold, and clipped. `fine` keeps them.",
+                stacklevel=2,
+            )
+        samples = _stored(samples, np.dtype(dtype))
     return [(samples.astype(dtype, copy=False), rate)]
 
 
@@ -301,8 +339,15 @@ def _opened(path: Path) -> Iterator[Any]:
         with source as opened, soundfile.SoundFile(opened, **form) as file:
             yield file
     except soundfile.LibsndfileError as error:
+        form = FORMATS.get(path.suffix.lower())
+        if form is not None and form not in soundfile.available_formats():
+            raise ValueError(
+                f"{path} cannot be read: the libsndfile that is installed"
+                f" ({soundfile.__libsndfile_version__}) reads no {form} files. Update `soundfile`,"
+                " or convert the file to WAV."
+            ) from None
         raise ValueError(
-            f"{path} cannot be read as WAV, FLAC or SPHERE ({error.error_string.rstrip('.')})."
+            f"{path} cannot be read as sound ({error.error_string.rstrip('.')})."
             " Copy it again, convert or remove it."
         ) from None
 
@@ -399,12 +444,12 @@ def _whole_field(name: str, fields: Mapping[str, str], path: Path) -> int:
 
 
 def _is_cut_off(path: Path) -> bool:
-    """Whether a WAV file is shorter than it says, which libsndfile takes without a word."""
+    """Whether a WAV or AIFF file is shorter than it says; libsndfile takes it without a word."""
     with path.open("rb") as file:
         head = file.read(8)
-    size = int.from_bytes(head[4:8], "little")
+    size = int.from_bytes(head[4:8], "big" if head[:4] == b"FORM" else "little")
     # Programs that write to a pipe, and so cannot know the size, put one near the highest.
-    return head[:4] == b"RIFF" and path.stat().st_size < size + 8 < 2**31 - 2**16
+    return head[:4] in (b"RIFF", b"FORM") and path.stat().st_size < size + 8 < 2**31 - 2**16
 
 
 def _stored(values: np.ndarray, dtype: np.dtype) -> np.ndarray:

@@ -118,7 +118,8 @@ def grid_of(
     """The grid with the tempo and the loudness of the songs, each in the middle.
 
     The tempo of a song is that at which its beats take as long as with all its changes of tempo; a
-    song without any duration, as of a damaged file, has none.
+    song without any duration, as of a damaged file, has none. In the middle of two is the faster,
+    since no song has their mean.
     """
     whole = [song for song in songs if song.last_tick > 0 and len(song.notes)]
     tempi = [
@@ -132,7 +133,7 @@ def grid_of(
         steps_per_beat,
         seconds_per_step,
         sampling,
-        float(np.median(tempi)) if tempi else MICROSECONDS_PER_BEAT / 1e6,
+        float(np.quantile(tempi, 0.5, method="lower")) if tempi else MICROSECONDS_PER_BEAT / 1e6,
         *loudness(begins, notes[:, 2], notes[:, 3], steps_per_beat),
     )
 

@@ -94,10 +94,11 @@ def best_grid(songs: Sequence[np.ndarray]) -> tuple[int, float]:
     """(steps in a beat, share of notes that fit) of the coarsest grid that fits notes in beats.
 
     `songs` have rows (begin, end, ...). A note fits that begins on a step, within an eighth of it,
-    and sounds there. Where no grid has 95% of them, as of music that was played freely, there are
-    four steps in a beat.
+    and sounds there; one without any length sounds nowhere, and does not count. Where no grid has
+    95% of them, as of music that was played freely, there are four steps in a beat.
     """
     notes = np.concatenate([song[:, :2] for song in songs] or [np.zeros((0, 2))])
+    notes = notes[notes[:, 1] > notes[:, 0]]
     if not len(notes):
         return GRIDS[0], 1.0
     shares = {grid: _share_on(notes * grid) for grid in GRIDS}

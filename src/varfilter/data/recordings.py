@@ -136,6 +136,27 @@ def sound_changes(headers: Sequence[SoundHeader], rate: int) -> tuple[str, ...]:
     return tuple(found)
 
 
+def level_changes(
+    finer: Sequence[str], number: int, *, kept: bool, has_levels: bool
+) -> tuple[str, ...]:
+    """What became of the files that are finer than 16 bits; `finer` says of each what it has."""
+    if not finer:
+        return ()
+    listed = _listed(f"{count(n, 'file')} of {each}" for each, n in Counter(finer).most_common())
+    if not kept:
+        some = _some(len(finer), range(number))
+        return (
+            f"{some} rounded to the levels of 16 bits, as players do ({listed}); `fine` keeps what"
+            " is finer.",
+        )
+    if has_levels:
+        return (f"The levels are those of the finest files ({listed}).",)
+    return (
+        f"Without rounding there are no levels ({listed}): scores are nats a sample, of densities,"
+        " and do not compare with bits a sample.",
+    )
+
+
 def frame_changes(
     headers: Sequence[FrameHeader],
     size: int,

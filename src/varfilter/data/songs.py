@@ -138,7 +138,15 @@ def _placing_in_words(
     lost, merged = (
         sum(getattr(each, name) for each in placed) for name in ("num_lost", "num_merged")
     )
+    empty = sum(int(np.sum(song.notes[:, 1] <= song.notes[:, 0])) for song in songs)
     found = []
+    if lost and empty:  # which no grid keeps
+        lost -= empty
+        verb = "has" if empty == 1 else "have"
+        found.append(
+            f"{empty:,} of {count(total, 'note')} {verb} no length (the end is at the beginning):"
+            " such sound at no step, and do not count for the grid."
+        )
     if lost:
         finer = "shorter step" if grid.steps_per_beat is None else "greater `steps_per_beat`"
         found.append(

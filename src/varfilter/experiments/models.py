@@ -3,12 +3,13 @@
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from jaxtyping import PRNGKeyArray
 
 from varfilter._arguments import nearest, require_positive
+from varfilter._text import count
 from varfilter.data.dataset import Dataset, Family, Transform
 from varfilter.distributions import Bernoulli, DiscretizedNormal, Normal
 from varfilter.model import AbstractModel
@@ -28,6 +29,9 @@ from varfilter.models import (
 )
 from varfilter.models.heads import BernoulliHead, VaryingNormalHead
 from varfilter.nn import DCGAN, VGG
+
+# Maps of a stage of SVG's coders, and stages, at most: those of VGG for frames of 1,024 pixels.
+MOST_MAPS, MOST_STAGES = 512, 8
 
 
 @dataclass(frozen=True)
@@ -160,9 +164,9 @@ class SVGSizes:
         shape = data.observation_shape
         if len(shape) != 3 or shape[1:] != (coder.image_size, coder.image_size):
             raise ValueError(
-                f"`model.channels` has {len(self.channels)} stages, for frames of"
+                f"`model.channels` has {count(len(self.channels), 'stage')}, for frames of"
                 f" {coder.image_size}x{coder.image_size} pixels; {data.name!r} has observations"
-                f" of shape {shape}. Give `--data.size {coder.image_size}`, or other stages."
+                f" of shape {shape}. {self._advice(shape, coder.image_size)}"
             )
         family = _one_family(data, "SVG")
         is_binary = family.distribution is Bernoulli
@@ -181,13 +185,54 @@ class SVGSizes:
             key=key,
         )
 
+    @property
+    def stages(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The maps and the convolutions of each stage of the coders."""
+        return self.channels, self.convolutions
+
+    def sized(self, size: int) -> "SVGSizes":
+        """The same for square frames of `size` pixels a side: its first stages, or more of them.
+
+        Each further stage has twice the maps, up to those of the paper. Sizes that no number of
+        stages has leave it as it is, and are refused when it is built.
+        """
+        number = _num_stages(size)
+        if number is None or not self.channels:
+            return self
+        channels, convolutions = self.channels[:number], self.convolutions[:number]
+        while len(channels) < number:
+            most = max(MOST_MAPS, channels[-1])
+            channels = (*channels, min(2 * channels[-1], most))
+        while convolutions and len(convolutions) < number:
+            convolutions = (*convolutions, convolutions[-1])
+        return replace(self, channels=channels, convolutions=convolutions)
+
+    def _advice(self, shape: tuple[int, ...], size: int) -> str:
+        """What to give in place of stages that do not fit observations of this shape."""
+        if len(shape) != 3 or shape[1] != shape[2]:
+            return f"Give frames of {size}x{size} pixels (`data.size`)."
+        if _num_stages(shape[1]) is None:
+            fitting = [4 * 2**number for number in range(1, MOST_STAGES + 1)]
+            below = [each for each in fitting if each < shape[1]][-1:]
+            nearest_ones = below + [each for each in fitting if each > shape[1]][:1]
+            listed = " or ".join(f"`--data.size {each}`" for each in nearest_ones)
+            return f"A stage doubles 4 pixels a side: give {listed}."
+        other = self.sized(shape[1])
+        words = ["--model.channels", *other.channels]
+        if other.convolutions:
+            words += ["--model.convolutions", *other.convolutions]
+        options = " ".join(map(str, words))
+        return f"Give `--data.size {size}`, or `{options}`."
+
     def _coder(self) -> VGG | DCGAN:
         if not self.convolutions:
             return DCGAN(self.channels)
         if len(self.channels) != len(self.convolutions):
+            ones = " ".join("1" for _ in self.channels)
             raise ValueError(
                 "`model.channels` and `model.convolutions` must have one number for each stage;"
-                f" got {self.channels} and {self.convolutions}."
+                f" got {self.channels} and {self.convolutions}. Beside these channels give"
+                f" `--model.convolutions {ones}`, say."
             )
         pairs = zip(self.channels, self.convolutions, strict=True)
         return VGG(tuple((channels,) * count for channels, count in pairs))
@@ -324,6 +369,12 @@ def model_of_columns(model: AbstractModel, data: Dataset | Observations) -> Abst
         centres = [each.log_centre for each in transforms]
         model = Logarithmic(model, [each.log_scale for each in transforms], centre=centres)
     return model
+
+
+def _num_stages(size: int) -> int | None:
+    """The stages of coders for frames of `size` pixels a side, which are 4 doubled by each."""
+    number = (size // 4).bit_length() - 1
+    return number if 1 <= number <= MOST_STAGES and size == 4 * 2**number else None
 
 
 def _one_family(data: Dataset | Observations, what: str) -> Family:

@@ -7,7 +7,7 @@ from typing import Any
 from varfilter._arguments import nearest
 from varfilter.experiments.experiment import Experiment, Published
 from varfilter.experiments.models import SRNN_SPEECH, SRNNSizes, SVGSizes, TableSizes, VRNNSizes
-from varfilter.experiments.presets import with_preset
+from varfilter.experiments.presets import fitted, with_preset
 from varfilter.experiments.settings import AVF, Adam, Baseline, FilterChoice, Optimizers, Schedule
 from varfilter.media import Source, medium_named, source_of
 
@@ -200,7 +200,7 @@ def own_experiment(source: Source, preset: str = "small") -> Experiment:
     path = Path(source.source)
     name = path.name if path.is_dir() else path.name.split(".")[0]
     found = replace(like, name=name or like.name, data=source, published=None)
-    found = with_preset(found, preset)
+    found = fitted(with_preset(found, preset))
     found = replace(found, model=replace(found.model, **medium.own_sizes))
     if preset == "small" and medium.own_epochs is not None:
         found = replace(found, schedule=replace(found.schedule, num_epochs=medium.own_epochs))

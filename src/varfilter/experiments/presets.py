@@ -38,13 +38,32 @@ class Preset:
             inference = self.avf
         elif isinstance(inference, Baseline):
             inference = self.baseline
-        return replace(
+        found = replace(
             experiment,
             model=self.model,
             filter=replace(experiment.filter, inference=inference),
             optimizer=self.optimizer,
             schedule=self.schedule,
         )
+        return fitted(found)
+
+
+def fitted(experiment: Experiment, begun: Experiment | None = None) -> Experiment:
+    """The experiment with a stage more or fewer where frames of another size were asked for.
+
+    `begun` is what it was before its options were given: stages that were among them stay.
+    """
+    model: Any = experiment.model
+    size = experiment.data.options().get("size")
+    # Only models of frames have stages.
+    if not hasattr(model, "stages") or size is None:
+        return experiment
+    if begun is not None:
+        before: Any = begun.model
+        is_same = begun.data.options().get("size") == size
+        if is_same or getattr(before, "stages", None) != model.stages:
+            return experiment
+    return replace(experiment, model=model.sized(size))
 
 
 def _schedule(num_epochs: int, **others: Any) -> Schedule:

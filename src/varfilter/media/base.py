@@ -301,6 +301,10 @@ class AbstractMedium(ABC):
         """Score the naive predictor that a model must beat."""
         return marginal_reference(dataset, split)
 
+    def stronger_reference(self, dataset: Dataset, split: str) -> Reference | None:
+        """What is harder to beat than `reference`, where the field has such; None: nothing is."""
+        return None
+
     def measures(
         self, dataset: Dataset, split: str, predictor: Predictor, scores: dict[str, Any]
     ) -> list[Measure]:

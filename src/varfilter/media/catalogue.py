@@ -37,6 +37,8 @@ MEDIA: dict[str, AbstractMedium] = {
     for medium in (MusicMedium(), SoundMedium(), VideoMedium(), TableMedium(), ArrayMedium())
 }
 
+# Endings that a note lists at most.
+MOST_ENDINGS = 6
 BUILT_IN = frozenset(type(medium) for medium in MEDIA.values())
 
 
@@ -110,14 +112,20 @@ def source_of(word: str | Path) -> Source:
     word = str(word)
     if word in CATALOGUE or not _is_path(word):
         return medium_named(entry_named(word).medium).source(word)
+    path = _existing(word)
+    return medium_at(path).source(str(path))
+
+
+def _existing(word: str | Path) -> Path:
+    """The whole path of a file or folder, which has to be found from any folder."""
     path = Path(word).expanduser()
     if not path.exists():
         raise FileNotFoundError(
-            f"`source` is {word!r}: there is no such file or folder.{nearest(word, CATALOGUE)}"
-            f" The sets that have a name are {', '.join(CATALOGUE)}."
+            f"`source` is {str(word)!r}: there is no such file or folder."
+            f"{nearest(str(word), CATALOGUE)} The sets that have a name are"
+            f" {', '.join(CATALOGUE)}."
         )
-    # Whole: it has to be found from any folder.
-    return medium_at(path).source(str(path.resolve()))
+    return path.resolve()
 
 
 def load(source: str | Path | Source, *, at: str | Path | None = None, **options: Any) -> Dataset:
@@ -132,7 +140,19 @@ def load(source: str | Path | Source, *, at: str | Path | None = None, **options
     was something to decide. A data frame, or arrays: use `varfilter.data.read_table`.
     """
     if isinstance(source, Source):
-        return load(source.source, at=source.at, **source.options())
+        # Which kind it is, is known: others may lie beside it.
+        known = MEDIA.get(source.medium)
+        return _loaded(source.source, source.at, source.options(), known)
+    return _loaded(source, at, options)
+
+
+def _loaded(
+    source: str | Path,
+    at: str | Path | None,
+    options: dict[str, Any],
+    known: AbstractMedium | None = None,
+) -> Dataset:
+    """What `load` says, of a folder by the medium that is `known`, or by what the folder holds."""
     if not isinstance(source, str | Path):
         raise TypeError(
             f"`source` must be a name or a path; got {kind(source)}. For a data frame, arrays or a"
@@ -142,8 +162,8 @@ def load(source: str | Path | Source, *, at: str | Path | None = None, **options
         return read_set(entry_named(source), at=at, **options)
     if at is not None:
         raise ValueError(f"`at` is for the sets that have a name; {str(source)!r} is a path.")
-    path = Path(source_of(source).source)
-    medium = medium_at(path)
+    path = _existing(source)
+    medium = known if known is not None and path.is_dir() else medium_at(path)
     read = medium.reader(path)
     require_options(read, options)
     found = read(Path(source).expanduser(), **options)
@@ -153,7 +173,8 @@ def load(source: str | Path | Source, *, at: str | Path | None = None, **options
             f" {kind(found)}."
         )
     # A reader of somebody's own may not say which medium it is of.
-    return found if found.medium else replace(found, medium=medium.name)
+    named = {} if found.medium else {"medium": medium.name}
+    return replace(found, notes=(*found.notes, *_unread(path, medium)), **named)
 
 
 def medium_at(path: Path) -> AbstractMedium:
@@ -283,19 +304,46 @@ def _is_path(source: str) -> bool:
     return bool(Path(source).suffix) or Path(source).name != source or Path(source).exists()
 
 
-def _medium_of_folder(path: Path) -> AbstractMedium:
+def _endings_in(path: Path) -> Counter[str]:
+    """How many files of a folder and its subfolders have which ending."""
     found: Counter[str] = Counter()
     for file in path.rglob("*"):
         if not file.name.startswith(".") and file.is_file():
             found[file.suffix.lower()] += 1
+    return found
+
+
+def _unread(path: Path, medium: AbstractMedium) -> tuple[str, ...]:
+    """A note on the files of a folder that a medium does not read, by their endings."""
+    if not path.is_dir():
+        return ()
+    read = medium.suffixes | medium.frame_suffixes
+    others = {ending: n for ending, n in _endings_in(path).items() if ending not in read}
+    if not others:
+        return ()
+    number, listed = sum(others.values()), _listed(sorted(others, key=lambda each: -others[each]))
+    return (f"{count(number, 'file')} of other endings ({listed}) {_are(number)} not read.",)
+
+
+def _are(number: int) -> str:
+    return "is" if number == 1 else "are"
+
+
+def _listed(endings: Sequence[str]) -> str:
+    """Some endings, those of most files first."""
+    words = [ending or "without any" for ending in endings[:MOST_ENDINGS]]
+    return ", ".join(words + ["and others"] * (len(endings) > MOST_ENDINGS))
+
+
+def _medium_of_folder(path: Path) -> AbstractMedium:
+    found = _endings_in(path)
     counts = {name: sum(found[s] for s in medium.suffixes) for name, medium in MEDIA.items()}
     there = [name for name, number in counts.items() if number]
     if len(there) > 1:
         listed = " and ".join(count(counts[name], f"{name} file") for name in there)
-        calls = " or ".join(f"`{MEDIA[name].reader(path).__name__}`" for name in there)
         raise ValueError(
-            f"`source` {str(path)!r} has {listed}: it could be either. Read one kind with {calls},"
-            " or give a folder of one kind."
+            f"`source` {str(path)!r} has {listed}: it could be either. Move the files of each kind"
+            " to a folder of their own, and give that."
         )
     there += [name for name, m in MEDIA.items() if any(found[s] for s in m.frame_suffixes)]
     if there:
@@ -303,10 +351,13 @@ def _medium_of_folder(path: Path) -> AbstractMedium:
     endings = ", ".join(
         f"{number} {suffix or 'without ending'}" for suffix, number in found.items()
     )
-    kinds = ", ".join(name for name, medium in MEDIA.items() if medium.suffixes)
+    kinds = [medium for medium in MEDIA.values() if medium.suffixes]
+    readable = "; ".join(f"{each.name} {' '.join(sorted(each.suffixes))}" for each in kinds)
+    images = sorted(set[str]().union(*(each.frame_suffixes for each in kinds)))
     raise FileNotFoundError(
-        f"`source` {str(path)!r} has no {kinds} or image files"
-        f" ({endings[:120] or 'it is empty'}). For a table, or for rolls, give the file itself."
+        f"`source` {str(path)!r} has no {', '.join(each.name for each in kinds)} or image files"
+        f" ({endings[:120] or 'it is empty'}). What is read: {readable}; images"
+        f" {' '.join(images)}. For a table, or for rolls, give the file itself."
     )
 
 
@@ -315,8 +366,7 @@ def _medium_of_file(path: Path) -> AbstractMedium:
         if path.suffix.lower() in medium.suffixes:
             raise ValueError(
                 f"`source` {str(path)!r} is a single {medium.name} file; a data set needs three or"
-                " more, one for each split. Give the folder that holds them, to"
-                f" `{medium.reader(path.parent).__name__}`."
+                " more, one for each split. Give the folder that holds them."
             )
     return next(medium for medium in MEDIA.values() if medium.reads(path))
 

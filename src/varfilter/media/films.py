@@ -62,7 +62,9 @@ def write_film(
 def _write_gif(path: Path | io.BytesIO, levels: np.ndarray, rate: float | int) -> None:
     images: Any = require_library("PIL.Image", extra="video")
     first, *rest = (images.fromarray(frame) for frame in levels)
-    milliseconds = 10 * round(100 / rate)
+    # A GIF counts hundredths of a second: each frame begins at the one that is nearest to its time.
+    begins = np.floor(100 * np.arange(len(levels) + 1) / rate + 0.5).astype(int)
+    milliseconds = (10 * np.diff(begins)).tolist()
     first.save(path, format="GIF", save_all=True, append_images=rest, duration=milliseconds, loop=0)
 
 
@@ -210,11 +212,11 @@ def frame_measures(dataset: Dataset, split: str, predictor: Predictor) -> list[M
     measures = []
     for name, each in frame_scores(triples).items():
         best, average, copy = f"best of {number}", f"mean of {number}", "copy of the last frame"
-        unit = " in decibels" if name == "PSNR" else ""
+        unit = "in decibels, " if name == "PSNR" else ""
         frames = "frame" if horizon == 1 else f"{horizon} frames"
         what = (
-            f"{best} futures after {seen} seen frames, mean over the next {frames} of"
-            f" {_videos(each.num_sequences, num_long)}{unit}"
+            f"{best} futures after {seen} seen frames, {unit}mean over the next {frames} of"
+            f" {_videos(each.num_sequences, num_long)}"
         )
         curves = {best: each.best, average: each.average, copy: each.copy}
         others = {average: float(each.average.mean()), copy: float(each.copy.mean())}

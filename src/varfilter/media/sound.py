@@ -47,6 +47,14 @@ class SoundSource(Source):
     """Samples in a second (the files' own; where they have several, that of most files)."""
     frame_size: int | None = None
     """Samples in a step (200)."""
+    fine: bool | None = None
+    """Keep what is finer than 16 bits (24 bits, floats, MP3, OGG), and score densities where that
+    leaves no levels; else it is rounded to 16 bits, as players do."""
+
+    def options(self) -> dict[str, Any]:
+        """The options that were given, as the function that reads the data calls them."""
+        # The sets that have a name have no such option, and rounded is how folders are read.
+        return {name: value for name, value in super().options().items() if value is not False}
 
 
 class SoundMedium(AbstractMedium):
@@ -60,10 +68,12 @@ class SoundMedium(AbstractMedium):
     # the scores of the small preset still fall where that of the paper's data ends.
     own_sizes = MappingProxyType({"order": 16})
     own_epochs = 100
-    suffixes = frozenset({".wav", ".flac", ".sph", ".nist"})
+    suffixes = frozenset(
+        {".wav", ".flac", ".sph", ".nist", ".aiff", ".aif", ".mp3", ".ogg", ".oga", ".opus"}
+    )
     endings = (".wav", ".npz")
     num_particles = 32
-    inputs = "a sound file (.wav, .flac, .sph, .nist), or a folder of them"
+    inputs = "a sound file (.wav, .flac, .mp3, .ogg, .aiff, .sph), or a folder of them"
     gallery = Gallery(num_rows=1 << 17)
     inspection = Inspection()
     caption = (
@@ -84,19 +94,26 @@ class SoundMedium(AbstractMedium):
         return audio_folder
 
     def schema_json(self, dataset: Dataset) -> Any:
-        """The rate that the files had, or were brought to."""
-        return {"rate": None if dataset.rate is None else round(dataset.rate)}
+        """The rate that the files had, or were brought to, and whether finer levels were kept."""
+        rate = None if dataset.rate is None else round(dataset.rate)
+        return {"rate": rate, "fine": dataset.train.values.dtype.kind == "f"}
 
     def schema(self, known: Any) -> Any:
-        """The rate, as it is on record."""
+        """The rate and the levels, as they are on record."""
         return known
 
     def as_recorded(self, source: Source, schema: Any) -> Source:
-        """The source with the rate that a run began with; without a record of it, 16,000 Hz."""
+        """The source with the rate and the levels that a run began with.
+
+        Without a record of them: 16,000 Hz, and what was finer than 16 bits was kept.
+        """
         assert isinstance(source, SoundSource)
-        if source.rate is not None or source.source in CATALOGUE:
+        if source.source in CATALOGUE:
             return source
-        return replace(source, rate=(schema or {}).get("rate", RATE_BEFORE))
+        known = schema or {}
+        rate = known.get("rate", RATE_BEFORE) if source.rate is None else source.rate
+        fine = known.get("fine", True) if source.fine is None else source.fine
+        return replace(source, rate=rate, fine=fine)
 
     def recordings(
         self, dataset: Dataset, source: Source, path: Path
@@ -123,15 +140,24 @@ class SoundMedium(AbstractMedium):
             what="each sample by the mean and the spread of training"
         )
 
+    def stronger_reference(self, dataset: Dataset, split: str) -> Reference | None:
+        """Linear prediction, as lossless coders have it; None of sounds of a single step."""
+        from varfilter.media.linear_prediction import linear_prediction_reference
+
+        if not (dataset.split(split).lengths >= 2 * dataset.rows_per_step).any():
+            return None
+        found = linear_prediction_reference(dataset, split)
+        return found._replace(what=f"linear prediction ({found.what})")
+
     def measures(
         self, dataset: Dataset, split: str, predictor: Predictor, scores: dict[str, Any]
     ) -> list[Measure]:
         """Bits a sample beside linear prediction; of files without levels, nats of densities."""
-        from varfilter.media.linear_prediction import linear_prediction_reference
-
         if not scores:
             return []
-        linear = linear_prediction_reference(dataset, split)
+        stronger = scores.get("stronger_reference")
+        if stronger is None and (found := self.stronger_reference(dataset, split)) is not None:
+            stronger = found._asdict()
         naive = scores.get("reference") or self.reference(dataset, split)._asdict()
         has_levels = dataset.families[0].has_levels
         per_sample = dataset.num_elements * (math.log(2.0) if has_levels else 1.0)
@@ -141,10 +167,8 @@ class SoundMedium(AbstractMedium):
                 "bits a sample" if has_levels else "nats a sample",
                 scores["nats"] / per_sample,
                 what if has_levels else "minus the bound by sample, of densities when scaled",
-                {
-                    f"linear prediction ({linear.what})": linear.nats / per_sample,
-                    "independent samples": naive["nats"] / per_sample,
-                },
+                ({stronger["what"]: stronger["nats"] / per_sample} if stronger else {})
+                | {"independent samples": naive["nats"] / per_sample},
                 "lower",
             )
         ]

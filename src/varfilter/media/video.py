@@ -11,7 +11,7 @@ import numpy as np
 
 from varfilter._files import ending_of
 from varfilter.data.dataset import Dataset
-from varfilter.media.base import AbstractMedium, Figure, Inspection, Source
+from varfilter.media.base import AbstractMedium, Figure, Inspection, NewRecording, Source
 from varfilter.media.exhibits import Exhibit, Maker
 from varfilter.media.films import (
     FRAME_RATE,
@@ -82,10 +82,8 @@ class VideoMedium(AbstractMedium):
 
         return video_folder
 
-    def recordings(
-        self, dataset: Dataset, source: Source, path: Path
-    ) -> Iterator[tuple[str, np.ndarray]]:
-        """Videos with frames of the size and the colours of the run's data."""
+    def recordings(self, dataset: Dataset, source: Source, path: Path) -> Iterator[NewRecording]:
+        """Videos with frames of the size and the colours of the run's data, and their own rate."""
         from varfilter.data.video import FrameForm, read_videos
 
         shape = dataset.train.values.shape[1:]
@@ -95,7 +93,12 @@ class VideoMedium(AbstractMedium):
         for name, (frames, own_rate) in read_videos(path, form):
             _warn_of_rate(name, own_rate, frame_rate or dataset.rate)
             frames = frames if has_channels else frames[:, 0]
-            yield name, (frames >= 128).astype(np.uint8) if dataset.is_binary else frames
+            frames = (frames >= 128).astype(np.uint8) if dataset.is_binary else frames
+            yield NewRecording(name, frames, own_rate)
+
+    def seconds_per_step(self, dataset: Dataset) -> float | None:
+        """How long a frame lasts, at the rate of a given video or that of the data."""
+        return 1.0 / dataset.schema if dataset.schema else super().seconds_per_step(dataset)
 
     def reference(self, dataset: Dataset, split: str) -> Reference:
         """Score the previous frame, with the spread by which each pixel changes in training."""
@@ -123,14 +126,15 @@ class VideoMedium(AbstractMedium):
         return [*future_exhibits(dataset, split, predictor), made_up_exhibit(dataset, make)]
 
     def write(self, path: Path, dataset: Dataset, xs: np.ndarray) -> None:
-        """A .gif that repeats, or an .mp4, at the rate of the data or 10 frames a second.
+        """A .gif that repeats, or an .mp4, at its own rate, that of the data or 10 frames a second.
 
         Pixels are whole, and enlarged to at least 128 a side.
         """
         low, high = black_and_white(dataset)
         values = xs if xs.dtype.kind == "f" else xs.astype(np.float32)
         frames = np.nan_to_num((values - low) / (high - low), nan=0.5)
-        write_film(path, frames, dataset.rate or FRAME_RATE, is_gif=ending_of(path) == ".gif")
+        rate = dataset.schema or dataset.rate or FRAME_RATE
+        write_film(path, frames, rate, is_gif=ending_of(path) == ".gif")
 
     def draw_dataset(self, page: Any, dataset: Dataset, shown: list[Any]) -> Figure:
         """Draw strips of frames at even distances."""

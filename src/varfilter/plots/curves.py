@@ -39,6 +39,8 @@ PANELS = (
     ("weight of the KL", ("kl_weight",)),
 )
 MOST_COLUMNS = 8
+# A curve of no more values has a dot for each.
+FEW = 12
 # What has a natural zero is drawn from there, unless it spans orders of magnitude.
 FROM_ZERO = ("kl", "theta_gradient_norm", "phi_gradient_norm")
 # No axis spans less than this part of its values.
@@ -60,7 +62,8 @@ def learning_curves(runs: Mapping[str, Lines], width: float) -> Figure:
             if name == "free energy":
                 noise = max(noise, _shade(axis, lines, colour))
                 trained = _series(lines, ("train", "free_energy"))
-                axis.plot(*trained, color=colour, lw=1.0, ls="--")
+                dots = "o" if len(trained[1]) <= FEW else ""  # one value alone makes no line
+                axis.plot(*trained, color=colour, lw=1.0, ls="--", marker=dots, ms=2.5)
                 if values.size:
                     best = int(np.argmin(values))
                     axis.plot(epochs[best], values[best], "*", ms=9, color=colour)
@@ -170,9 +173,13 @@ def by_step(measures: Sequence[dict[str, Any]], width: float) -> Figure:
     figure, axes = panels(width, len(measures), 2.6, header=legend_height(width, len(names)))
     colours = dict(zip(names, _colours(len(names)), strict=True))
     for axis, measure in zip(axes, measures, strict=True):
-        for name, values in measure["by_step"].items():
+        for i, (name, values) in enumerate(measure["by_step"].items()):
             ahead, errors = np.arange(1, len(values) + 1), measure["errors"].get(name)
-            axis.plot(ahead, values, _dotted(np.asarray(values)), color=colours[name], lw=1.4, ms=3)
+            # The first is on top, and what lies under it is wider: nothing is hidden.
+            axis.plot(
+                ahead, values, _dotted(np.asarray(values)), color=colours[name], lw=1.4 + 1.2 * i,
+                ms=3 + 1.2 * i, zorder=2.5 - 0.1 * i,
+            )  # fmt: skip
             if errors is not None:
                 axis.errorbar(
                     ahead, values, errors, fmt="none", ecolor=colours[name], elinewidth=0.9,
@@ -243,7 +250,7 @@ def _series(lines: Lines, path: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray
 
 def _dotted(values: np.ndarray) -> str:
     """The style of a curve: with dots if it is short, since one value alone makes no line."""
-    return "-o" if len(values) <= 12 else "-"
+    return "-o" if len(values) <= FEW else "-"
 
 
 def _end_of_the_curves(axis: Axes) -> None:
@@ -314,8 +321,11 @@ def _rounded(number: int) -> str:
 
 
 def _epochs(axis: Axes) -> None:
-    """Mark whole epochs, or parts of one where there are few."""
-    is_long = axis.dataLim.x1 >= 4
+    """Mark whole epochs, or parts of one where there are few; a single one has 0 beside it."""
+    first, last = axis.dataLim.x0, axis.dataLim.x1
+    if first == last > 0:
+        axis.set_xlim(0.0, 2.0 * last)
+    is_long = last >= 4
     axis.xaxis.set_major_locator(MaxNLocator(5, integer=is_long, min_n_ticks=1))
 
 

@@ -24,8 +24,8 @@ ABOUT_RESULTS = (
     "Nats per scored step, lower is better; the first step of a sequence is conditioned on and not"
     " scored. “Equal sequences” gives every sequence the same weight, as the paper's tables do, and"
     " is what the naive reference compares with; “equal steps” gives every step the same weight."
-    " The standard error is over sequences, not seeds."
 )
+ABOUT_ERROR = "The standard error is over sequences, not seeds."
 ABOUT_PAPER = (
     "“Divided by T” takes all T steps for the T-1 scored ones, as the released evaluation did."
     " The paper's number as printed compares with “divided by T”; corrected to the steps that were"
@@ -150,7 +150,11 @@ def _results(numbers: Sequence[dict[str, Any]]) -> list[str]:
     ]
     shown = table([head[i] for i in kept], [[row[i] for i in kept] for row in rows])
     references = dict.fromkeys(each["results"]["reference"]["what"] for each in numbers)
-    about = [ABOUT_RESULTS, *([ABOUT_PAPER] if has_paper else [])]
+    about = [ABOUT_RESULTS]
+    if head.index("standard error") in kept:
+        about.append(ABOUT_ERROR)
+    if has_paper:
+        about.append(ABOUT_PAPER)
     if len(numbers) > 1:
         about.append(ABOUT_SEVERAL)
     about.append(f"The naive reference predicts {'; or '.join(references)}.")
@@ -203,13 +207,16 @@ def _cards(found: Sequence[RunSummary], split: str) -> list[tuple[str, str]]:
 def _reference_card(numbers: dict[str, Any]) -> tuple[str, str]:
     """How far the model is below what takes no learning, or that it is not."""
     results, compared = numbers["results"], numbers["comparison"]
-    own, name, other = results["nats"], "naive reference", results["reference"]["nats"]
+    own, name, other = results["nats"], "the naive reference", results["reference"]["nats"]
+    # A model that beats noise as loud, and loses to linear prediction, is no good one.
+    if (stronger := results.get("stronger_reference")) is not None:
+        name, other = stronger["what"], stronger["nats"]
     if compared is not None:
         scores = {each: by_horizon["1"] for each, by_horizon in compared["nats"].items()}
-        name = best_reference(scores)
-        own, other = scores[MODEL], scores[name]
+        best = best_reference(scores)
+        name, own, other = f"the {best}", scores[MODEL], scores[best]
     verdict = "better than" if own < other else "NO BETTER than"
-    text = f"nats per step: {verdict} the {name} ({nats(other)})"
+    text = f"nats per step: {verdict} {name} ({nats(other)})"
     return ("+" if own >= other else "") + nats(own - other), text
 
 

@@ -1,5 +1,6 @@
 """How a run is made again: its command with all that was overridden, and how far it came."""
 
+import itertools
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,7 +25,7 @@ def command(run: Run) -> str | None:
     """
     mine = run.experiment
     name = _name_of(mine)
-    words = ["varfilter", "train", name or mine.data.source]
+    words = ["varfilter", "train", name or _place_of(run)]
     given = _unchanged(mine)
     usual = EXPERIMENTS[name].preset if name else None
     if mine.preset != usual and mine.model.one_preset is None:
@@ -46,6 +47,8 @@ def command(run: Run) -> str | None:
             words += [flag, *map(str, values)]
     if (budget := _budget(run)) is not None:
         words += ["--max-updates", str(budget)]
+    if (out := _typed_out(run.folder)) is not None:
+        words += ["--out", out]
     return shlex.join(words)
 
 
@@ -56,6 +59,39 @@ def in_python(run: Run) -> str:
         + ("" if (budget := _budget(run)) is None else f", max_updates={budget}")
         + ")"
     )
+
+
+def _place_of(run: Run) -> str:
+    """Where the data lie: as that was typed, or from here; else the whole path.
+
+    A page that is shown to others need not tell how the folders of a machine are called.
+    """
+    place = Path(run.experiment.data.source)
+    for each in kept_commands(run.folder):
+        # Behind `train` stands what is trained.
+        for before, word in itertools.pairwise(map(str, each["words"])):
+            parts = Path(word).parts
+            if before == "train" and parts and place.parts[-len(parts) :] == parts:
+                return word
+    is_below = place.is_absolute() and place.is_relative_to(Path.cwd())
+    # A folder that is called like an experiment has to be told from it.
+    if not is_below or place.name in EXPERIMENTS:
+        return str(place)
+    return str(place.relative_to(Path.cwd()))
+
+
+def _typed_out(folder: Path) -> str | None:
+    """The folder of a single run as it was typed; None where it was not."""
+    words = [str(word) for each in kept_commands(folder)[:1] for word in each["words"]]
+    if any(word.partition("=")[0] == "--seeds" for word in words):
+        return None  # that is the folder of several
+    out = None
+    for word, following in itertools.pairwise([*words, ""]):
+        if word.startswith("--out="):
+            out = word.partition("=")[2]
+        elif word == "--out":
+            out = following
+    return out or None
 
 
 def _budget(run: Run) -> int | None:

@@ -75,9 +75,11 @@ def measure_parts(measures: Sequence[dict[str, Any]]) -> list[str]:
     parts.append(f'<p class="note">{html.escape(" ".join(notes))}</p>')
     if curved := [each for each in measures if each["by_step"]]:
         text = (
-            f"{' and '.join(each['name'] for each in curved)} by frames ahead. Bars: the standard"
-            " error, over videos, of the difference to the copied frame."
+            f"{' and '.join(each['name'] for each in curved)} by frames ahead; the curve on top is"
+            f" that of the {next(iter(curved[0]['by_step']))}."
         )
+        if any(each["errors"] for each in curved):
+            text += " Bars: the standard error, over videos, of the difference to the copied frame."
         parts.append(illustration(partial(curves.by_step, curved), text))
     return parts
 

@@ -28,7 +28,7 @@ from varfilter.runs.applied import applied_filter, apply_run
 from varfilter.runs.comparison import USUAL_HORIZON, compare_run, losses
 from varfilter.runs.forecasting import with_pool
 from varfilter.runs.measures import run_predictor
-from varfilter.runs.metrics import judgements, naivety, shortfall
+from varfilter.runs.metrics import judgements, naivety, outdone, shortfall
 from varfilter.runs.sampling import sample_run
 from varfilter.training.evaluation import Evaluation, HeldOut
 
@@ -95,7 +95,11 @@ def summarize(
     predictor = run_predictor(
         run, dataset, split=split, num_particles=num_particles, num_futures=num_futures, seed=seed
     )
-    averages = scores.as_json() | {"reference": reference._asdict()}
+    stronger = medium.stronger_reference(dataset, split)
+    averages = scores.as_json() | {
+        "reference": reference._asdict(),
+        "stronger_reference": None if stronger is None else stronger._asdict(),
+    }
     measures = medium.measures(dataset, split, predictor, averages)
 
     def make(num_steps: int, num_sequences: int = 1, *, mean: bool = False) -> list[np.ndarray]:
@@ -110,7 +114,7 @@ def summarize(
     lines = run.metrics()
     num_epochs = run.experiment.schedule.num_epochs
     if compared is None:
-        beaten = naivety(scores.nats, reference)
+        beaten = naivety(scores.nats, reference) or outdone(scores.nats, stronger)
     else:
         first = {name: each["1"] for name, each in compared["nats"].items()}
         beaten = shortfall(first, split, **losses(compared))

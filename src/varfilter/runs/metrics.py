@@ -157,6 +157,16 @@ def naivety(nats: float, reference: Any) -> str | None:
     )
 
 
+def outdone(nats: float, reference: Any) -> str | None:
+    """A score that is no better than the stronger reference of the medium, where it has one."""
+    if reference is None or nats < reference.nats:
+        return None
+    return (
+        f"The model is no better than {reference.what}: {nats:.4f} nats per step, where that has"
+        f" {reference.nats:.4f}."
+    )
+
+
 def judgements(lines: Lines, reference: Any = None, *, num_epochs: int | None = None) -> list[str]:
     """All that is bad about a run that has ended, by its metrics.
 
@@ -169,28 +179,35 @@ def judgements(lines: Lines, reference: Any = None, *, num_epochs: int | None = 
     return [text for text in found if text is not None]
 
 
-def validated_reference(medium: Any, dataset: Dataset, lines: Lines, numbers: Any) -> Any:
-    """The naive reference on the sequences by which the best was chosen.
+def validated_reference(
+    medium: Any, dataset: Dataset, lines: Lines, numbers: Any, *, is_stronger: bool = False
+) -> Any:
+    """The naive reference, or the stronger one, on the sequences by which the best was chosen.
 
     `numbers` are those that were scored between the full validations; where the best was scored on
     all, all count.
     """
+    score = medium.stronger_reference if is_stronger else medium.reference
     if not lines or _full_of(lines) is not None or not _is_of_part(lines[-1]):
-        return medium.reference(dataset, "valid")
-    return medium.reference(only(dataset, "valid", numbers), "valid")
+        return score(dataset, "valid")
+    return score(only(dataset, "valid", numbers), "valid")
 
 
-def reference_of(run: Any, dataset: Dataset) -> Any:
-    """The naive reference beside a run's validations; `dataset` is its own."""
+def reference_of(run: Any, dataset: Dataset, *, is_stronger: bool = False) -> Any:
+    """The naive (or stronger) reference beside a run's validations; `dataset` is its own."""
     known = run.record.get("validation") or {}
     steps = dataset.valid.lengths // dataset.rows_per_step
     numbers = subset(steps)[: known.get("num_sequences") or len(steps)]
-    return validated_reference(run.medium, dataset, run.metrics(), numbers)
+    return validated_reference(run.medium, dataset, run.metrics(), numbers, is_stronger=is_stronger)
 
 
 def remember_reference(run: Any, dataset: Dataset) -> None:
     """Put on record what takes no learning, for those who use the run without its data."""
-    run.remember(reference=reference_of(run, dataset)._asdict())
+    stronger = reference_of(run, dataset, is_stronger=True)
+    run.remember(
+        reference=reference_of(run, dataset)._asdict(),
+        **({} if stronger is None else {"stronger_reference": stronger._asdict()}),
+    )
 
 
 def verdict(run: Any) -> str | None:
@@ -202,8 +219,12 @@ def verdict(run: Any) -> str | None:
     if compared:
         lost = run.record.get("losses") or {}  # records of before there were any have none
         return shortfall(compared, ahead=lost.get("ahead", {}), columns=lost.get("columns", {}))
-    known, lines = run.record.get("reference"), run.metrics()
-    return naivety(_best_of(lines), Reference(**known)) if known and lines else None
+    lines = run.metrics()
+    for name, judge in (("reference", naivety), ("stronger_reference", outdone)):
+        known = run.record.get(name)
+        if known and lines and (said := judge(_best_of(lines), Reference(**known))) is not None:
+            return said
+    return None
 
 
 def shortfall(

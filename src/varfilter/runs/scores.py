@@ -11,10 +11,11 @@ from varfilter._arguments import require_positive
 from varfilter.data.dataset import Dataset, Family
 from varfilter.experiments.settings import Bound, filter_with
 from varfilter.filters import ParticleFilter, of_each_member, share_of_member
+from varfilter.media.reference import Reference
 from varfilter.models import widened
 from varfilter.runs.applied import trained_inference
 from varfilter.runs.measures import NUM_FUTURES
-from varfilter.runs.metrics import judgements, reference_of, verdict
+from varfilter.runs.metrics import judgements, outdone, reference_of, verdict
 from varfilter.runs.run import Run
 from varfilter.training.evaluation import Evaluation, HeldOut
 
@@ -56,6 +57,7 @@ def score_run(
     dataset = run.dataset
     held_out = HeldOut(dataset, split=split, batch_size=batch_size)
     found = held_out.evaluate(filter, trained.model, jax.random.key(seed))
+    stronger = run.medium.stronger_reference(dataset, split)
     return {
         "experiment": run.experiment.name,
         "data": dataset.name,
@@ -71,8 +73,15 @@ def score_run(
         **found.as_json(),
         "density": _in_density_units(found, dataset),
         "reference": run.medium.reference(dataset, split)._asdict(),
+        "stronger_reference": None if stronger is None else stronger._asdict(),
         "published": _published(run),
     }
+
+
+def outdone_by(scores: dict[str, Any]) -> str | None:
+    """That scores are no better than the stronger reference beside them; None: they are."""
+    stronger = scores.get("stronger_reference")
+    return outdone(scores["nats"], stronger and Reference(**stronger))
 
 
 def judged_run(run: Run, dataset: Dataset) -> list[str]:
