@@ -113,11 +113,12 @@ def source_of(word: str | Path) -> Source:
     if word in CATALOGUE or not _is_path(word):
         return medium_named(entry_named(word).medium).source(word)
     path = _existing(word)
-    return medium_at(path).source(str(path))
+    # Whole: it has to be found from any folder.
+    return medium_at(path).source(str(path.resolve()))
 
 
 def _existing(word: str | Path) -> Path:
-    """The whole path of a file or folder, which has to be found from any folder."""
+    """The path of a file or a folder that is there."""
     path = Path(word).expanduser()
     if not path.exists():
         raise FileNotFoundError(
@@ -125,7 +126,7 @@ def _existing(word: str | Path) -> Path:
             f"{nearest(str(word), CATALOGUE)} The sets that have a name are"
             f" {', '.join(CATALOGUE)}."
         )
-    return path.resolve()
+    return path
 
 
 def load(source: str | Path | Source, *, at: str | Path | None = None, **options: Any) -> Dataset:
