@@ -113,14 +113,15 @@ def test_healthy_steps_raise_alarms_at_the_rate_that_was_asked_for(rule, missing
 
 
 @pytest.mark.parametrize(
-    ("num_steps", "lasts", "most"), [(59, 0.0, 2.0), (150, 0.0, 2.0), (59, 0.8, 4.0)]
+    ("num_steps", "lasts", "most"), [(59, 0.0, 3.0), (150, 0.0, 2.5), (59, 0.8, 6.0)]
 )
 def test_few_validated_steps_raise_hardly_more_alarms_than_asked_for(num_steps, lasts, most):
     """Eight columns, each judged twice; with `lasts`, what is left of a step's value in the next.
 
     On average over calibrations, which scatter: of 40, each by a factor of 3 or so, the mean is off
     by a fifth. Judged by the same steps as it was fitted to, the rate of 59 was 4.8 and 7.2 times
-    what was asked for at 0.02 and 0.01, and 29 times at 0.001. Steps that are like those before
+    what was asked for at 0.02 and 0.01, and 29 times at 0.001; by others alone it is right, and
+    less than half of that where few sequences were validated that differ. Steps that are like those before
     say less than as many others: 59 of them as much as 59 (1 - 0.64) / (1 + 0.64) = 13, since of
     the squares 0.64 lasts. Nothing in them says how rare the rarest of 1,000 is.
     """
@@ -143,8 +144,9 @@ def test_few_validated_steps_raise_hardly_more_alarms_than_asked_for(num_steps, 
         p_values, *_ = Calibration.of(SETTINGS, 7, names, [validated]).judged(columns(2000))
         parts.append([np.mean(p_values <= rate) for rate in (0.05, 0.02, 0.01, 0.001)])
     ratios = np.mean(parts, axis=0) / (0.05, 0.02, 0.01, 0.001)
-    assert (ratios < most).all(), ratios
-    assert (ratios[:3] > 0.5).all(), ratios  # 0.001 is below one in 59, and on the safe side
+    assert (ratios[:3] < most).all(), ratios
+    assert ratios[3] < 2 * most, ratios  # below one in 59
+    assert (ratios > 0.5).all(), ratios
 
 
 def test_a_cause_names_the_column_and_what_was_expected(rule):

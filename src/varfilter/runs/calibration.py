@@ -6,8 +6,10 @@ same spread costs, so that a wide one is not alarming by itself. A step of which
 has fewer chances to be rare, and is not misjudged for having fewer terms. Beyond what was seen a
 tail is a generalised Pareto distribution (Pickands 1975).
 
-How rare the rarest column of a step is, is found of steps that the tails of the columns were not
-fitted to: by its own tail each step seems more usual than a new one.
+How rare the rarest column of a step is, is found twice. By tails that were fitted to it each step
+seems more usual than a new one is, and by tails that were fitted to the others a little rarer,
+since they know less. The truth lies between: the two are mixed as in the .632 estimator of an error
+of prediction (Efron 1983).
 """
 
 from collections.abc import Iterable, Sequence
@@ -32,6 +34,8 @@ PRIOR_WEIGHT = 20
 HEAVIEST = 0.5
 # The tails of the columns are fitted to all of so many parts but one, for the steps of that one.
 NUM_FOLDS = 10
+# The share of a sample's steps that are among as many that are drawn from it: 1 - 1/e.
+HELD_OUT = 0.632
 # Nats below which no excess counts: a column that never changed is not alarming by a rounding.
 SMALLEST = 0.05
 # The part below the tail is kept at so many places.
@@ -111,7 +115,8 @@ class Calibration:
 
     `alone` and `given` have a tail for each column, None for one that was hardly seen. `rarest` is
     that of -log p, where p is the probability that the rarest of so many would be as rare if
-    columns were independent; it knows how far they are not. `step` is that of the checkpoint.
+    columns were independent; it knows how far they are not. `rarest_held_out` is the same by tails
+    of columns that were fitted to other steps. `step` is that of the checkpoint.
     """
 
     settings: Settings
@@ -120,6 +125,7 @@ class Calibration:
     alone: tuple[Tail | None, ...]
     given: tuple[Tail | None, ...]
     rarest: Tail
+    rarest_held_out: Tail
     num_steps: int
 
     @staticmethod
@@ -134,12 +140,14 @@ class Calibration:
             np.concatenate([getattr(each, name) for each in found]) for name in ("alone", "given")
         ]
         alone, given = (tuple(map(Tail.of, each.T)) for each in values)
-        every = _held_out_scores(*values)
-        rarest = Tail.of(every)
-        if rarest is None:
+        every = _scores(_rarity(alone, values[0]), _rarity(given, values[1]))
+        rarest, rarest_held_out = Tail.of(every), Tail.of(_held_out_scores(*values))
+        if rarest is None or rarest_held_out is None:
             return None
         num_steps = int(np.isfinite(every).sum())
-        return Calibration(settings, step, tuple(columns), alone, given, rarest, num_steps)
+        return Calibration(
+            settings, step, tuple(columns), alone, given, rarest, rarest_held_out, num_steps
+        )
 
     def judged(self, columns: ColumnSurprises) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(p-values of the steps; how rare each column is, by the past; and given the others).
@@ -148,7 +156,9 @@ class Calibration:
         """
         alone = _rarity(self.alone, columns.alone)
         given = _rarity(self.given, columns.given)
-        return self.rarest(_scores(alone, given)), alone, given
+        scores = _scores(alone, given)
+        mixed = self.rarest(scores) ** (1.0 - HELD_OUT) * self.rarest_held_out(scores) ** HELD_OUT
+        return mixed, alone, given
 
     def as_json(self) -> dict[str, Any]:
         """The calibration as plain JSON."""
@@ -161,8 +171,8 @@ class Calibration:
         def tail(known: Any) -> Tail | None:
             return None if known is None else Tail(**known | {"knots": tuple(known["knots"])})
 
-        rarest = tail(record["rarest"])
-        assert rarest is not None
+        rarest, rarest_held_out = tail(record["rarest"]), tail(record["rarest_held_out"])
+        assert rarest is not None and rarest_held_out is not None
         return Calibration(
             Settings(**record["settings"]),
             record["step"],
@@ -170,6 +180,7 @@ class Calibration:
             tuple(map(tail, record["alone"])),
             tuple(map(tail, record["given"])),
             rarest,
+            rarest_held_out,
             record["num_steps"],
         )
 
