@@ -121,9 +121,9 @@ def test_few_validated_steps_raise_hardly_more_alarms_than_asked_for(num_steps, 
     On average over calibrations, which scatter: of 40, each by a factor of 3 or so, the mean is off
     by a fifth. Judged by the same steps as it was fitted to, the rate of 59 was 4.8 and 7.2 times
     what was asked for at 0.02 and 0.01, and 29 times at 0.001; by others alone it is right, and
-    less than half of that where few sequences were validated that differ. Steps that are like those before
-    say less than as many others: 59 of them as much as 59 (1 - 0.64) / (1 + 0.64) = 13, since of
-    the squares 0.64 lasts. Nothing in them says how rare the rarest of 1,000 is.
+    less than half of that where few sequences were validated that differ. Steps that are like those
+    before say less than as many others: 59 of them as much as 59 (1 - 0.64) / (1 + 0.64) = 13,
+    since of the squares 0.64 lasts. Nothing in them says how rare the rarest of 1,000 is.
     """
     rng = np.random.default_rng(4)
 

@@ -172,7 +172,8 @@ class Calibration:
             return None if known is None else Tail(**known | {"knots": tuple(known["knots"])})
 
         rarest, rarest_held_out = tail(record["rarest"]), tail(record["rarest_held_out"])
-        assert rarest is not None and rarest_held_out is not None
+        assert rarest is not None
+        assert rarest_held_out is not None
         return Calibration(
             Settings(**record["settings"]),
             record["step"],
