@@ -272,7 +272,7 @@ BOMBS = {
         alone(lambda: mat_file(packed(zlib.compress(bytes(80 << 20), 9))), "s.mat"),
         "unpacks to", "VARFILTER_MAX_GIB",
     ),
-    "midi": (takes(midi(b"\xff\xff\xff\x7f" + NOTE), ".mid"), "1073741820 steps long"),
+    "midi": (takes(midi(b"\xff\xff\xff\x7f" + NOTE), ".mid"), "268435455 steps long"),
     "midi without end": (takes(midi(b"\xff" * 300_000 + b"\x7f" + NOTE), ".mid"), "without an end"),
     "midi of a large number": (
         takes(midi(b"\x81" * 40 + b"\x7f" + NOTE), ".mid"), "more than four bytes",
