@@ -157,8 +157,8 @@ def test_alarms_of_the_sensors_come_at_the_rate_asked_for_and_find_faults(sensor
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     found = json.loads(path.read_text())
-    # Of 7,700 steps: at 0.001 there are eight alarms. Six validated sequences say the rate of all to
-    # a factor of 2 in four cases of five at 0.01, in fewer beyond.
+    # Of 7,700 steps: at 0.001 there are eight alarms. Six validated sequences say the rate to a
+    # factor of 2 in four cases of five at 0.01, and in fewer beyond.
     for rate in ("0.05", "0.01", "0.003"):
         assert 1 / 3 < found["rates"][rate] / float(rate) < 3.0, found["rates"]
     ours = found["compared"]["0.01"].pop("varfilter")
