@@ -23,7 +23,7 @@ from varfilter.media.rows import ColumnSurprises, Filtering
 from varfilter.runs.folder import list_damaged, read_list, write_list
 
 FILE, ENTRY = "alarms.json", "calibrations"
-VERSION = 2
+VERSION = 3
 # A column that was seen less often while validating has no alarms of its own.
 FEWEST_VALUES = 30
 # Which part of the values is the tail, and of how many it is at least.

@@ -2,6 +2,7 @@
 
 import inspect
 import shutil
+import stat
 import tempfile
 import warnings
 import weakref
@@ -322,6 +323,7 @@ class TableFilter:
         if self._dataset is not None:
             pool_run(self.run, self._dataset)
         shutil.copytree(self.run.folder, path, dirs_exist_ok=True)
+        path.chmod(path.stat().st_mode | stat.S_IWUSR)  # the run's own may be read-only
         arguments = {name: getattr(self, name) for name in KEPT}
         Run.load(path).remember(estimator=arguments)
 

@@ -98,3 +98,16 @@ def test_long_tables_have_bad_cells_too():
     with pytest.warns(UserWarning, match=r"1 in 'value' \(inf in row 4.*, 1 in 'k' \(-1\)\."):
         read = schema.read(new)
     assert np.argwhere(np.isnan(read.rows[0])).tolist() == [[2, 1], [3, 0]]
+
+
+def test_truths_may_have_a_bad_cell():
+    """Which are numbers of a kind, and no text that `float` reads."""
+    told = np.where(np.random.default_rng(0).random(400) < 0.5, "true", "false").astype(object)
+    told[5] = "err"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made = read_table({"on": told, "x": np.random.default_rng(1).normal(size=400)})
+    assert made.schema.kinds["on"] == "binary"
+    on = np.concatenate([made.split(part).values for part in ("train", "valid", "test")])[:, 0]
+    assert np.isnan(on[5])
+    np.testing.assert_array_equal(np.delete(on, 5), np.delete(told, 5) == "true")

@@ -75,3 +75,6 @@ def test_the_years_of_a_panel_ask_for_its_sequences():
     assert read_table(panel, sequence="country").schema.time == "year"
     cars = {"year": 1970 + np.arange(40) // 8, "x": np.arange(40.0) ** 1.5}
     assert "name the column that" in notes_on(read_table(cars), "year")[0]
+    # Of years that come once nothing of the kind is so.
+    once = {"year": 1600 + np.arange(400), "x": np.random.default_rng(0).normal(size=400)}
+    assert not any("no time" in note for note in notes_on(read_table(once, time=False), "year"))

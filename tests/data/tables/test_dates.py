@@ -9,6 +9,7 @@ import pytest
 from refusals import refuses
 from varfilter.data.tables.columns import column_of
 from varfilter.data.tables.json_lines import TableLines
+from varfilter.data.tables.periods import period_style
 from varfilter.data.tables.read import read_table
 from varfilter.data.tables.schema import TableSchema
 from varfilter.data.tables.spacing import named_calendar
@@ -207,3 +208,17 @@ def test_times_with_and_without_a_zone_are_told_of():
     assert "offsets from UTC change" in several.notes[0]
     assert not column_of(["2024-01-01T00:00:00Z", "2024-01-01T01:00:00Z"]).notes
     assert not column_of(["2024-01-01", "2024-01-02"]).notes
+
+
+@pytest.mark.parametrize(
+    ("texts", "style"),
+    [
+        (["Jan 2015", "May 2015", "Sept 2015"], "{Jan} {year}"),
+        (["Sept 2015", "Oct 2015"], "{Jan} {year}"),
+        (["January 2015", "Sept 2015"], "{January} {year}"),
+        (["June 2015", "July 2015"], "{January} {year}"),
+        (["May 2015", "May 2016"], "{Jan} {year}"),
+    ],
+)
+def test_names_are_short_where_one_is_that_is_not_may(texts, style):
+    assert period_style(texts) == style

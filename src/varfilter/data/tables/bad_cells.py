@@ -4,12 +4,12 @@ An `err` or an `inf` among numbers, a -1 or a 2.5 among counts.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from varfilter._text import count
-from varfilter.data.tables.columns import Column, has_comma_number, is_number_text
+from varfilter.data.tables.columns import Column, column_of, has_comma_number, number_of
 from varfilter.data.tables.files import Columns
 from varfilter.data.tables.kinds import REAL, unfit
 
@@ -74,18 +74,16 @@ class BadCells:
         if column.form != "text":
             return column
         present = [row for row, text in enumerate(column.values) if text is not None]
-        bad = [row for row in present if not is_number_text(column.values[row])]
+        bad = [row for row in present if number_of(column.values[row]) is None]
         # With a comma it is rather the numbers that are written otherwise.
         if self._are_many(len(bad), len(present)) or any(
             has_comma_number(column.values[row]) for row in bad
         ):
             return column
-        good = sorted(set(present) - set(bad))
-        values = np.full(len(column), np.nan)
-        values[good] = [float(column.values[row]) for row in good]
         self._tell(name, len(bad), repr(column.values[bad[0]]), bad[0])
-        is_whole = all(column.values[row].lstrip("+-").isdecimal() for row in good)
-        return self._number(name, Column(values, "number", column.notes, is_whole=is_whole))
+        texts = column.values.copy()
+        texts[bad] = None
+        return self._number(name, replace(column_of(texts), notes=column.notes))
 
     def _without(
         self, values: np.ndarray, name: str, bad: np.ndarray, rows: np.ndarray | None = None

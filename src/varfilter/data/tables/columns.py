@@ -120,7 +120,7 @@ def column_of(values: Iterable[Any]) -> Column:
             stamps = np.array([time and _utc(time) for time in times], "datetime64[us]")
             zone, notes = _zone([time for time in times if time is not None])
             return Column(stamps, "time", notes, _texts(items), zone=zone)
-    numbers = [math.nan if item is None else _number(item) for item in items]
+    numbers = [math.nan if item is None else number_of(item) for item in items]
     if not any(number is None for number in numbers):
         form = "bool" if present and all(_is_bool(item) for item in present) else "number"
         return Column(np.array(numbers, np.float64), form, is_whole=_are_whole(values))
@@ -144,7 +144,7 @@ def numbers(name: str, column: Column) -> np.ndarray | str:
         return "neither numbers nor text"
     if column.form == "text":
         present = [(row, text) for row, text in enumerate(column.values) if text is not None]
-        bad = [(row, text) for row, text in present if _number(text) is None]
+        bad = [(row, text) for row, text in present if number_of(text) is None]
         row, text = bad[0]
         commas = [(row, text) for row, text in present if has_comma_number(text)]
         if commas and 2 * (len(commas) + len(present) - len(bad)) >= len(present):
@@ -205,7 +205,7 @@ def groups(argument: str, name: str, column: Column) -> tuple[np.ndarray, tuple[
     found, codes = np.unique(texts, return_inverse=True)
     names = [name_of(value) for value in found]
     # "9" before "10", whether the file's reader took them for text or for numbers.
-    values = [_number(text) for text in names]
+    values = [number_of(text) for text in names]
     if any(value is None for value in values):
         return codes, tuple(names)
     order = sorted(range(len(names)), key=lambda i: (values[i], names[i]))
@@ -338,18 +338,14 @@ def _is_bool(item: Any) -> bool:
     return isinstance(item, bool) or (isinstance(item, str) and item.lower() in ("true", "false"))
 
 
-def _number(item: Any) -> float | None:
+def number_of(item: Any) -> float | None:
+    """The number that a cell holds, true and false as 1 and 0; None where it holds none."""
     if _is_bool(item):
         return float(str(item).lower() == "true")
     try:
         return float(item)
     except (TypeError, ValueError):
         return None
-
-
-def is_number_text(text: str) -> bool:
-    """Whether a text can be read as a number."""
-    return _number(text) is not None
 
 
 def _is_date(item: Any) -> bool:

@@ -57,7 +57,7 @@ def cycle_notes(columns: Columns, layout: Layout, observed: Mapping[str, bool]) 
                 f" Name it in `inputs` if it is known beforehand, or give a column"
                 " named year beside it."
             )
-        if word == "year" and _is_part(columns[name], word):
+        if word == "year" and _is_part(columns[name], word) and _repeats(columns[name]):
             told = _told_apart(columns, name, layout)
             apart = f", perhaps {told!r}," if told else ""
             notes.append(
@@ -66,6 +66,13 @@ def cycle_notes(columns: Columns, layout: Layout, observed: Mapping[str, bool]) 
                 " that tells them apart in `sequence`."
             )
     return notes
+
+
+def _repeats(years: Column) -> bool:
+    """Whether years come twice in the mean, as they do where there are several sequences."""
+    values = part_numbers(years, "year")
+    present = values[~np.isnan(values)]
+    return len(present) >= 2 * len(np.unique(present))
 
 
 def _is_part(column: Column, word: str) -> bool:

@@ -92,11 +92,6 @@ def split_time(time: np.datetime64, parts: Sequence[Part]) -> dict[str, int | st
     return {name: _written(int(PARTS[word](time)), word, how) for name, word, how in parts}
 
 
-def partpart_numbers(column: Column, word: str) -> np.ndarray:
-    """The numbers of a column that holds such a part of the time, in words or not."""
-    return part_numbers(column, word)
-
-
 def _whole(time: Any, unit: str) -> Any:
     return time.astype(f"datetime64[{unit}]").astype(np.int64)
 

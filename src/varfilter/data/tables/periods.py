@@ -47,8 +47,8 @@ def period_style(texts: Sequence[str]) -> str | None:
     found = [match for text in texts if (match := _match(text)) is not None]
     if len(found) < len(texts) or not _are_certain(found):
         return None
-    # May has the same name in short, and a month of two digits may need no zero before it.
-    first = next((match for match in found if match.groupdict().get("name", "")[3:]), found[0])
+    # A month of two digits may need no zero before it.
+    first = min(found, key=_uncertainty)
     is_padded = all(len(match.groupdict().get("month", "00")) == 2 for match in found)
     style = first.string
     for group, text in sorted(first.groupdict().items(), key=lambda each: -first.start(each[0])):
@@ -99,6 +99,12 @@ def month_number(name: str) -> int | None:
     """The number of a month by its name, in full or short."""
     name = name.lower()
     return next((i for i, full in enumerate(MONTHS) if i and _is_name(name, full)), None)
+
+
+def _uncertainty(match: re.Match[str]) -> int:
+    """How little a match says of whether names are short: May is either, and Sept is rare."""
+    name = (match.groupdict().get("name") or "").lower()
+    return 0 if name in MONTHS[1:] and name != "may" else 1 if len(name) == 3 else 2
 
 
 def _field(group: str, text: str, *, is_padded: bool) -> str:

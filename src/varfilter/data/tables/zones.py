@@ -121,6 +121,8 @@ def _offset_text(seconds: int) -> str:
 
 def _offsets(stamps: np.ndarray, zone: str) -> np.ndarray:
     """The microseconds by which the clocks of a zone are ahead of UTC at each stamp."""
+    if not len(stamps):
+        return np.zeros(0, np.int64)
     if found := FIXED.fullmatch(zone):
         hours, minutes, seconds = (int(found[i] or 0) for i in (2, 3, 4))
         offset = (3600 * hours + 60 * minutes + seconds) * (-1 if found[1] == "-" else 1)
