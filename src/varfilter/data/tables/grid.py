@@ -185,9 +185,12 @@ class Clock:
         return round(number) if self.is_date else number
 
     def even(self, length: float | int) -> Even:
-        """Steps of one length; between days without a time they are whole days."""
-        of_days = self.is_date and self.unit != "us" and length > DAY and length % DAY != 0
-        return Even(length, of_days)
+        """Steps of one length; between days without a time they are whole days.
+
+        A run that did not ask for the zone began before that: its steps stay as they were.
+        """
+        has_days = self.is_date and self.unit != "us" and self.zone is not None
+        return Even(length, has_days and length > DAY and length % DAY != 0)
 
     def seconds(self, distance: float | int) -> float | None:
         """`distance` as the user knows it; None if rows are steps."""
