@@ -264,10 +264,13 @@ def on_grid(values: np.ndarray, at: np.ndarray) -> np.ndarray:
     return rows
 
 
-def overwritten(values: np.ndarray, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def overwritten(
+    values: np.ndarray, at: np.ndarray, stamps: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """The rows of which a value is lost to another one that comes later at the same grid point.
 
-    And those of which each value at such a point comes again as it is: nothing of them is lost.
+    And those of which each value at such a point comes again as it is, at the same time: nothing of
+    them is lost. A column that moves slowly has its value again at another time, which is lost.
     """
     same = np.diff(at) == 0
     shared = np.flatnonzero(np.append(same, False) | np.append(False, same))
@@ -275,8 +278,9 @@ def overwritten(values: np.ndarray, at: np.ndarray) -> tuple[np.ndarray, np.ndar
     points, cells = at[shared][row], values[shared][row, column]
     order = np.lexsort((row, points, column))
     again = (np.diff(points[order]) == 0) & (np.diff(column[order]) == 0)
-    differs = np.diff(cells[order]) != 0
-    rows = shared[row[order[:-1]]]
+    ordered = shared[row[order]]
+    differs = (np.diff(cells[order]) != 0) | (np.diff(stamps[ordered]) != 0)
+    rows = ordered[:-1]
     lost = np.unique(rows[again & differs])
     return lost, np.setdiff1d(rows[again], lost)
 
