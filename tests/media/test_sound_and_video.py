@@ -9,11 +9,13 @@ import wave
 import av
 import numpy as np
 import pytest
+import soundfile
 from PIL import Image
 
 from tiny_runs import sentences, videos
 from varfilter import _saved
 from varfilter.data import Dataset, Ragged, write_midi, write_wav
+from varfilter.data.dataset import SPLITS
 from varfilter.media import load, medium_named, new_sequences, source_of, write_samples
 from varfilter.media.films import (
     first_frames,
@@ -242,6 +244,23 @@ def test_flatness_tells_noise_from_tones():
     assert flatness(np.zeros(800), 16000) == 0.0
     quiet_then_loud = np.concatenate([0.1 * tone, tone])
     np.testing.assert_array_equal(loudest_part(quiet_then_loud, 16000), tone)
+
+
+def test_a_run_of_before_reads_the_endings_that_it_began_with(tmp_path):
+    for number in range(3):
+        write_wav(np.arange(900) - 450 + number, tmp_path / f"{number}.wav", 8000)
+    source = source_of(tmp_path)
+    before = load(source)
+    soundfile.write(tmp_path / "3.aiff", np.arange(900, dtype=np.int16), 8000)
+    soundfile.write(tmp_path / "3.ogg", np.zeros(900), 8000)
+    now = load(source)
+    assert sum(len(now.split(split)) for split in SPLITS) == 5
+    for old in ({"rate": 8000}, None):
+        again = load(SOUND.as_recorded(dataclasses.replace(source, rate=8000), old))
+        assert again.sha256() == before.sha256()
+    # A run that read them goes on with them.
+    again = load(SOUND.as_recorded(source, SOUND.schema_json(now)))
+    assert again.sha256() == now.sha256()
 
 
 def test_a_run_reads_its_sound_at_the_rate_it_began_with(tmp_path):

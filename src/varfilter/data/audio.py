@@ -163,8 +163,9 @@ def audio_folder(
     seed: int = 0,
     group: Callable[[Path], Hashable] | None = None,
     cache: Path | str | None = None,
+    suffixes: Sequence[str] = SUFFIXES,
 ) -> Dataset:
-    """Read every sound file (`SUFFIXES`) in a folder and its subfolders, at one rate.
+    """Read every sound file (with one of `suffixes`) in a folder and its subfolders, at one rate.
 
     The rate is the files' own; where they have several, that of most files (of as many each, the
     lower), and the others are resampled. Another `rate` resamples whatever differs from it.
@@ -188,7 +189,7 @@ def audio_folder(
     """
     require_all_positive(frame_size=frame_size, **({} if rate is None else {"rate": rate}))
     folder = Path(folder)
-    paths = sound_files(folder)
+    paths = sound_files(folder, suffixes)
     split_of = split_by_file(folder, {path: (path,) for path in paths}, fractions, seed, group)
     # From the headers: what is written file by file must be of one kind from the first on.
     headers = [_header(path) for path in paths]
@@ -222,7 +223,7 @@ def audio_folder(
     )
 
 
-def sound_files(folder: Path) -> list[Path]:
+def sound_files(folder: Path, suffixes: Sequence[str] = SUFFIXES) -> list[Path]:
     """List the sound files of a folder and its subfolders, sorted; links are not followed."""
     if not folder.is_dir():
         raise FileNotFoundError(f"`folder` must be a folder; {str(folder)!r} is none.")
@@ -230,11 +231,11 @@ def sound_files(folder: Path) -> list[Path]:
     paths = sorted(
         path
         for path in folder.rglob("*")
-        if path.suffix.lower() in SUFFIXES and not path.name.startswith(".") and path.is_file()
+        if path.suffix.lower() in suffixes and not path.name.startswith(".") and path.is_file()
     )
     if not paths:
         raise FileNotFoundError(
-            f"`folder` must hold sound files ({', '.join(SUFFIXES)}); {str(folder)!r} has none."
+            f"`folder` must hold sound files ({', '.join(suffixes)}); {str(folder)!r} has none."
         )
     return paths
 

@@ -35,6 +35,8 @@ NUM_SECONDS = 2.0
 NOISE = 0.5
 # Runs that have no rate on record brought every file to this one.
 RATE_BEFORE = 16000
+# And those that do not say whether finer levels were kept read files of these endings alone.
+SUFFIXES_BEFORE = (".wav", ".flac", ".sph", ".nist")
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,13 @@ class SoundSource(Source):
         """The options that were given, as the function that reads the data calls them."""
         # The sets that have a name have no such option, and rounded is how folders are read.
         return {name: value for name, value in super().options().items() if value is not False}
+
+
+@dataclass(frozen=True)
+class _SoundBefore(SoundSource):
+    """A folder in which a run found files of fewer endings than are read now."""
+
+    suffixes: tuple[str, ...] | None = SUFFIXES_BEFORE
 
 
 class SoundMedium(AbstractMedium):
@@ -105,7 +114,8 @@ class SoundMedium(AbstractMedium):
     def as_recorded(self, source: Source, schema: Any) -> Source:
         """The source with the rate and the levels that a run began with.
 
-        Without a record of them: 16,000 Hz, and what was finer than 16 bits was kept.
+        Without a record of them: 16,000 Hz, and what was finer than 16 bits was kept, of files with
+        the endings that were read then.
         """
         assert isinstance(source, SoundSource)
         if source.source in CATALOGUE:
@@ -113,7 +123,8 @@ class SoundMedium(AbstractMedium):
         known = schema or {}
         rate = known.get("rate", RATE_BEFORE) if source.rate is None else source.rate
         fine = known.get("fine", True) if source.fine is None else source.fine
-        return replace(source, rate=rate, fine=fine)
+        source = replace(source, rate=rate, fine=fine)
+        return source if "fine" in known else _SoundBefore(**vars(source))
 
     def recordings(
         self, dataset: Dataset, source: Source, path: Path

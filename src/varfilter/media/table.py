@@ -3,7 +3,7 @@
 import itertools
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -86,6 +86,13 @@ class TableSource(Source):
         if given.get("calendar") == ("none",):
             given["calendar"] = False
         return given
+
+
+@dataclass(frozen=True)
+class _RecordedTable(TableSource):
+    """A table that a run has read before, with the schema that it made of it."""
+
+    recorded: Any = None
 
 
 class TableMedium(AbstractMedium):
@@ -207,7 +214,8 @@ class TableMedium(AbstractMedium):
         """The source with the time, the columns, and the kind and the motion of each, as it began.
 
         A record of before there were motions has levels alone, one of before there were other kinds
-        has neither those nor text, and without a calendar, steps are even.
+        has neither those nor text, and without a calendar, steps are even. What no option says, as
+        whether the run began before zones were known, its schema tells the reader.
         """
         if schema is None or not isinstance(source, TableSource):
             return source
@@ -221,7 +229,8 @@ class TableMedium(AbstractMedium):
             f"{name}={kind} {schema.motions.get(name, 'level')}"
             for name, kind in schema.kinds.items()
         ]
-        return replace(source, time=time, step=step, columns=schema.columns, kinds=tuple(words))
+        known = {"time": time, "step": step, "columns": schema.columns, "kinds": tuple(words)}
+        return _RecordedTable(**vars(source) | known, recorded=schema)
 
     def column_kinds(self, dataset: Dataset) -> dict[str, dict[str, str]]:
         """The kind of each column and its motion, and why, by the names of its elements."""

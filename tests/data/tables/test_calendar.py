@@ -220,6 +220,17 @@ def test_runs_of_before_read_their_table_as_they_did():
     assert read_table(parts, **source.options()).columns == ("year", "month")
 
 
+@pytest.mark.parametrize("freq", ["BMS", "BME", "MS", "B"])
+def test_a_run_reads_its_table_again_with_the_rule_of_its_days(freq):
+    months = {"date": of_pandas(freq, 144).to_numpy(), "x": np.arange(144.0) ** 1.5}
+    made = read_table(months, calendar=["year"])
+    schema = TableSchema.from_json(made.schema.as_json())
+    options = TableMedium().as_recorded(TableSource("x.csv"), schema).options()
+    again = read_table(months, **options | {"calendar": ["year"]})
+    assert again.schema.calendar == made.schema.calendar
+    assert again.sha256() == made.sha256()
+
+
 # Times in several columns
 
 

@@ -208,6 +208,22 @@ def test_the_same_row_twice_loses_nothing():
     ]
 
 
+def test_the_same_value_at_another_time_is_lost():
+    """So a column that moves slowly goes by rows where one that moves fast does."""
+    rng = np.random.default_rng(0)
+    stamps = np.cumsum(rng.exponential(1.0, 600))
+    status, fast = np.arange(600) // 50 % 2, rng.normal(size=600)
+    for columns in ({"x": fast}, {"x": status}, {"x": status, "y": status}):
+        made = read_table({"time": stamps, **columns})
+        assert made.schema.inputs.is_by_rows
+        assert made.schema.merged == (0, 0, 0)
+        assert len(everything(made)) == 600
+    # On a grid that is asked for, as many rows are lost, and none was there twice.
+    slow, other = (read_table({"time": stamps, "x": x}, step=1.0) for x in (status, fast))
+    assert slow.schema.merged == other.schema.merged
+    assert slow.schema.merged.repeated == 0
+
+
 def test_notes_tell_how_a_table_was_read(tmp_path):
     days = [f"{i + 1:02d}.01.2024;{i},25;x" for i in range(20)]
     text = "\n".join([";Datum;Temp °C;site", *(f"{i};{d}" for i, d in enumerate(days))])

@@ -185,9 +185,12 @@ class Clock:
         return round(number) if self.is_date else number
 
     def even(self, length: float | int) -> Even:
-        """Steps of one length; between days without a time they are whole days."""
-        of_days = self.is_date and self.unit != "us" and length > DAY and length % DAY != 0
-        return Even(length, of_days)
+        """Steps of one length; between days without a time they are whole days.
+
+        A run that did not ask for the zone began before that: its steps stay as they were.
+        """
+        has_days = self.is_date and self.unit != "us" and self.zone is not None
+        return Even(length, has_days and length > DAY and length % DAY != 0)
 
     def seconds(self, distance: float | int) -> float | None:
         """`distance` as the user knows it; None if rows are steps."""
@@ -261,10 +264,13 @@ def on_grid(values: np.ndarray, at: np.ndarray) -> np.ndarray:
     return rows
 
 
-def overwritten(values: np.ndarray, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def overwritten(
+    values: np.ndarray, at: np.ndarray, stamps: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """The rows of which a value is lost to another one that comes later at the same grid point.
 
-    And those of which each value at such a point comes again as it is: nothing of them is lost.
+    And those of which each value at such a point comes again as it is, at the same time: nothing of
+    them is lost. A column that moves slowly has its value again at another time, which is lost.
     """
     same = np.diff(at) == 0
     shared = np.flatnonzero(np.append(same, False) | np.append(False, same))
@@ -272,8 +278,9 @@ def overwritten(values: np.ndarray, at: np.ndarray) -> tuple[np.ndarray, np.ndar
     points, cells = at[shared][row], values[shared][row, column]
     order = np.lexsort((row, points, column))
     again = (np.diff(points[order]) == 0) & (np.diff(column[order]) == 0)
-    differs = np.diff(cells[order]) != 0
-    rows = shared[row[order[:-1]]]
+    ordered = shared[row[order]]
+    differs = (np.diff(cells[order]) != 0) | (np.diff(stamps[ordered]) != 0)
+    rows = ordered[:-1]
     lost = np.unique(rows[again & differs])
     return lost, np.setdiff1d(rows[again], lost)
 

@@ -34,7 +34,8 @@ def coded(
     texts: dict[str, tuple[str, ...]] = {}
     for name, column in columns.items():
         is_meant = name in categorical or (column.levels and name not in others)
-        is_meant = is_meant and column.form in ("number", "bool", "text")
+        is_written = column.form in ("number", "bool", "text") or _are_written_times(column)
+        is_meant = is_meant and is_written
         if name in reserved or not (is_meant or _is_text(name, column)):
             found[name] = column
             continue
@@ -50,6 +51,8 @@ def names_of(column: Column) -> list[str | None]:
     """Each value of a column as the name of a level; None where it is missing."""
     if column.form == "text":
         return list(column.values)
+    if _are_written_times(column) and column.texts is not None:
+        return list(column.texts)
     if column.form == "bool":
         return [None if v != v else "true" if v else "false" for v in column.values]
     if column.form == "number":
@@ -113,6 +116,11 @@ def unseen_note(name: str, unseen: Sequence[str], count: int | None = None) -> s
     what = "no level" if len(unseen) == 1 else "no levels"
     times = "" if count is None else f" ({count:,} values)"
     return f"Column '{name}' has {listed}{times}, {what} of the training rows: taken as missing."
+
+
+def _are_written_times(column: Column) -> bool:
+    """Whether it holds times that were text: 2024M01 may be a month, or the name of a level."""
+    return column.form == "time" and column.texts is not None
 
 
 def _is_text(name: str, column: Column) -> bool:

@@ -49,6 +49,7 @@ from varfilter.data.tables.spacing import (
     BY_ROWS,
     DAY,
     WORDS,
+    Calendar,
     Even,
     Spacing,
     named_calendar,
@@ -80,6 +81,7 @@ def read_table(
     split: Literal["auto", "sequence", "time"] = "auto",
     fractions: Sequence[float] = (0.8, 0.1, 0.1),
     seed: int = 0,
+    recorded: TableSchema | None = None,
 ) -> Dataset:
     """A table of sensors, from a file, a data frame or arrays, as a data set.
 
@@ -129,6 +131,8 @@ def read_table(
     - `split`: whole sequences (drawn with `seed`) if there are three or more, else each
       sequence's first rows for training, then those for validation, then for test;
       `sequence` or `time` says which. `fractions` are of sequences, or of rows.
+    - `recorded`: the schema of a run that reads its table again, for what was decided when it began
+      and none of the others can say.
 
     Kinds, scales and steps come from the training rows alone; a later row that contradicts
     them is an error, never a reason to choose otherwise. Only whether a column holds numbers
@@ -146,9 +150,14 @@ def read_table(
     found, notes = read_columns(
         source, as_text=(*([sequence] if sequence else []), *(long or ())[:1])
     )
-    found = with_dates(found, time)
+    is_before_zones = recorded is not None and recorded.layout.clock.zone is None
+    if is_before_zones:  # levels were sorted then, whatever the type of their column says
+        found = {name: replace(column, levels=()) for name, column in found.items()}
+    found = with_dates(found, time, has_months=not is_before_zones)
     inputs = _one_by_one(inputs, found)
     layout = find_layout(found, time, sequence, long, (*(columns or ()), *inputs))
+    if is_before_zones:
+        layout = replace(layout, clock=replace(layout.clock, zone=None))
     clock = layout.clock
     found = clock.joined(found)
     if step is not None and clock.column is None:
@@ -196,6 +205,8 @@ def read_table(
         require_resolved(name, kinds_by_name[name], column[training])
 
     runs = [rows.stamps[begin:end] for _, begin, end in parts["train"]]
+    if recorded is not None and recorded.calendar is not None:
+        step = recorded.calendar  # its word does not say on which days the points lie
     spacing, points, is_by_rows = _on_time(rows, layout, parts, runs, step)
     steps_of = spacing.steps if isinstance(spacing, Local) else spacing
     merged = merged_rows(rows, points, known_rows.values)
@@ -357,6 +368,8 @@ def _fitting(rows: Rows, kinds: Mapping[str, str], given: Mapping[str, str], bad
 
 def _given_spacing(step: Any, runs: list[np.ndarray], layout: Layout) -> Spacing | Local:
     zone = layout.clock.zone
+    if isinstance(step, Calendar):
+        return in_zone(step, zone)
     walls = [on_wall(run, zone) for run in runs]
     calendar = named_calendar(step, walls) if isinstance(step, str) else None
     if calendar is not None:

@@ -56,8 +56,8 @@ def require_dense_grid(rows: Rows, clock: Clock, points: Points, *, at_least: in
 class Merged(NamedTuple):
     """Of rows with others at the same point of the grid: what became of how many.
 
-    `lost` have lost a value to another one, `repeated` have none that does not come again later,
-    and `told_otherwise` have other known inputs than the next.
+    `lost` have lost a value to another one, `repeated` have none that does not come again later, at
+    the same time, and `told_otherwise` have other known inputs than the next.
     """
 
     lost: int = 0
@@ -94,7 +94,8 @@ def merged_rows(rows: Rows, points: Points, known: np.ndarray | None = None) -> 
     """
     found = np.zeros(3, int)
     for (_, begin, end), at in (pair for some in points.values() for pair in some.items()):
-        found[:2] += [len(each) for each in overwritten(rows.values[begin:end], at)]
+        values, stamps = rows.values[begin:end], rows.stamps[begin:end]
+        found[:2] += [len(each) for each in overwritten(values, at, stamps)]
         if known is not None:
             differs = np.any(np.diff(known[begin:end], axis=0) != 0, axis=1)
             found[2] += np.sum(differs & (np.diff(at) == 0))

@@ -27,18 +27,22 @@ def under_own_name(name: Any, names: Container[str]) -> Any:
     return next((other for other in UNNAMED if other in names), name)
 
 
-def with_dates(columns: Columns, time: Any) -> Columns:
+def with_dates(columns: Columns, time: Any, *, has_months: bool = True) -> Columns:
     """The columns, in which numbers such as 20240131 or 202401 are dates if their name is a time's.
 
-    A number or two in six digits may be anything.
+    A number or two in six digits may be anything; so may all without `has_months`, as may what is
+    called a month.
     """
+    names = (*TIME_NAMES, *PERIOD_NAMES) if has_months else TIME_NAMES
     found = dict(columns)
     for name, column in columns.items():
-        is_named = name == time or name.lower() in (*TIME_NAMES, *PERIOD_NAMES)
+        is_named = name == time or name.lower() in names
         if column.form != "number" or not is_named or not len(column):
             continue
         dates = dates_of_digits(column.values)
-        if dates is not None and (dates[2] == DIGITS or len(np.unique(dates[0])) > 2):
+        if dates is None:
+            continue
+        if dates[2] == DIGITS or (has_months and len(np.unique(dates[0])) > 2):
             notes = (f"holds dates, read as {dates[2]}",)
             found[name] = Column(dates[0], "time", notes, dates[1], dates[2])
     return found
