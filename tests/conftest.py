@@ -8,6 +8,8 @@ empty one shows how long the tests take where they never ran.
 """
 
 import atexit
+import contextlib
+import ctypes
 import gc
 import os
 import shutil
@@ -74,7 +76,11 @@ jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 # tests. It looks less often; files that were left open are still found, at the latest at the end.
 gc.set_threshold(20_000, 20, 50)
 
-MAPS = Path("/proc/self/maps")
+MAPS, PAGES = Path("/proc/self/maps"), Path("/proc/self/statm")
+GIB = 1 << 30
+# What a worker may hold before its programs go: two of them share a machine of 24 GiB with the
+# processes that they start. It rises by as much as did not go.
+most_held = [5 * GIB]
 # How many programs were made ready for the compiler since the maps were counted.
 lowered = Counter()
 jax.monitoring.register_event_duration_secs_listener(
@@ -161,9 +167,13 @@ def pytest_terminal_summary(terminalreporter, config):
         terminalreporter.write_line(f"{seconds:7.1f}  {name}")
 
 
+def _num_bytes_held():
+    return int(PAGES.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
 @pytest.fixture(autouse=True)
 def _bounded_number_of_programs():
-    """Each compiled program holds several memory maps; past the kernel's 65,530 XLA crashes.
+    """Each compiled program holds memory, and several maps; past the kernel's 65,530 XLA crashes.
 
     To count the maps takes as long as a short test, so that it is done after every fifty programs,
     or tests, should JAX call that event by another name. What is needed again is read from the
@@ -173,8 +183,13 @@ def _bounded_number_of_programs():
     lowered["since"] += 1
     if lowered["since"] > 50 and MAPS.exists():
         lowered["since"] = 0
-        if MAPS.read_bytes().count(b"\n") > 40_000:
+        is_large = _num_bytes_held() > most_held[0]
+        if is_large or MAPS.read_bytes().count(b"\n") > 40_000:
             jax.clear_caches()
+            gc.collect()
+            with contextlib.suppress(OSError, AttributeError):
+                ctypes.CDLL("libc.so.6").malloc_trim(0)  # what was freed goes back to the system
+            most_held[0] = max(most_held[0], _num_bytes_held() + 2 * GIB)
 
 
 @pytest.fixture
