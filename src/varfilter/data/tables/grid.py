@@ -185,10 +185,7 @@ class Clock:
         return round(number) if self.is_date else number
 
     def even(self, length: float | int) -> Even:
-        """Steps of one length; between days without a time they are whole days.
-
-        A run that did not ask for the zone began before that: its steps stay as they were.
-        """
+        """Steps of one length; whole days between days, but in runs that did not ask for a zone."""
         has_days = self.is_date and self.unit != "us" and self.zone is not None
         return Even(length, has_days and length > DAY and length % DAY != 0)
 
@@ -269,8 +266,7 @@ def overwritten(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The rows of which a value is lost to another one that comes later at the same grid point.
 
-    And those of which each value at such a point comes again as it is, at the same time: nothing of
-    them is lost. A column that moves slowly has its value again at another time, which is lost.
+    And those of which each value comes again as it is, at the same time: nothing of them is lost.
     """
     same = np.diff(at) == 0
     shared = np.flatnonzero(np.append(same, False) | np.append(False, same))

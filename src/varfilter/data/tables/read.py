@@ -131,8 +131,7 @@ def read_table(
     - `split`: whole sequences (drawn with `seed`) if there are three or more, else each
       sequence's first rows for training, then those for validation, then for test;
       `sequence` or `time` says which. `fractions` are of sequences, or of rows.
-    - `recorded`: the schema of a run that reads its table again, for what was decided when it began
-      and none of the others can say.
+    - `recorded`: the schema of a run that reads its table again, for what no other option says.
 
     Kinds, scales and steps come from the training rows alone; a later row that contradicts
     them is an error, never a reason to choose otherwise. Only whether a column holds numbers
