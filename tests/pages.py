@@ -93,6 +93,7 @@ def assert_quotes(page, written):
 
 
 def _normal(text):
+    text = re.sub("[\u2500-\u257f]", " ", text)  # the lines of a table
     return re.sub(r"\bstep [\d,]+", "step N", " ".join(text.split()))
 
 
