@@ -222,7 +222,7 @@ def test_the_reference_is_of_the_sequences_that_were_validated():
 
 def test_one_split_can_be_cut_to_some_of_its_sequences():
     dataset = sentences()
-    found = only(dataset, "valid", [1])
+    found = only(dataset, "valid", np.array([1]))
     np.testing.assert_array_equal(found.valid[0], dataset.valid[1])
     assert (len(found.train), len(found.valid)) == (6, 1)
 

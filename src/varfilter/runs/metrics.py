@@ -275,7 +275,7 @@ def best_reference(nats: Mapping[str, float]) -> str:
     return min(others, key=lambda name: nats[name])
 
 
-def only(dataset: Dataset, split: str, numbers: Sequence[int]) -> Dataset:
+def only(dataset: Dataset, split: str, numbers: Sequence[int] | np.ndarray) -> Dataset:
     """The data set with these sequences alone in one of its splits."""
     parts = {name: dataset.split(name) for name in SPLITS}
     parts[split] = Ragged.of([parts[split][i] for i in sorted(numbers)], like=parts[split].values)
