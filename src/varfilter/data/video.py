@@ -206,9 +206,7 @@ def decode_video(
                 raise ValueError(f"{name} cannot be decoded: nobody here knows how it is coded.")
             stream.thread_type = "AUTO"
             _require_pixels(name, stream.width or 0, stream.height or 0)
-            # Newer versions of PyAV have a rational number of their own (19 has).
-            own = stream.average_rate
-            rate = None if own is None else Fraction(int(own.numerator), int(own.denominator))
+            rate = _rate(stream)
             share = _share_kept(name, rate, form.frame_rate, keep_slow=keep_slow)
             for number, frame in enumerate(container.decode(stream)):
                 num_decoded = number + 1
@@ -431,10 +429,23 @@ def _header(file: Path) -> FrameHeader | None:
         with require_library("av", extra="video").open(str(file)) as container:
             stream = container.streams.video[0]
             is_coloured = None if stream.pix_fmt is None else not stream.pix_fmt.startswith("gray")
-            rate = float(stream.average_rate) if stream.average_rate else None
-            return FrameHeader(stream.width, stream.height, is_coloured, rate)
+            rate = _rate(stream)
+            return FrameHeader(
+                stream.width, stream.height, is_coloured, None if rate is None else float(rate)
+            )
     except Exception:
         return None
+
+
+def _rate(stream: Any) -> Fraction | None:
+    """How many frames a second a video says to have; None where it does not say.
+
+    PyAV 19 has a rational number of its own, which is 0 / 0 for a file that says none.
+    """
+    rate = stream.average_rate
+    if rate is None or not rate.numerator or not rate.denominator:
+        return None
+    return Fraction(int(rate.numerator), int(rate.denominator))
 
 
 def _endings(suffixes: frozenset[str]) -> str:
