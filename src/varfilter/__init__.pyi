@@ -30,11 +30,11 @@ from varfilter.models import DeepMarkov as DeepMarkov
 from varfilter.models import Differenced as Differenced
 from varfilter.models import LinearGaussian as LinearGaussian
 from varfilter.objective import free_energy as free_energy
-from varfilter.prediction import forecast as forecast
-from varfilter.prediction import generate as generate
 from varfilter.prediction import predict as predict
 from varfilter.runs import Run as Run
 from varfilter.runs import TableFilter as TableFilter
+from varfilter.simulation import forecast as forecast
+from varfilter.simulation import generate as generate
 from varfilter.stream import Stream as Stream
 from varfilter.training import evaluate as evaluate
 from varfilter.training import fit as fit

@@ -15,7 +15,7 @@ from varfilter.media.formats import as_columns, write_rows
 from varfilter.media.frames import frame_like
 from varfilter.media.rows import Alarms, ColumnSurprises, Filtering
 from varfilter.media.table import TableMedium, TableSource
-from varfilter.prediction import Forecast
+from varfilter.simulation import Forecast
 
 MEDIUM = TableMedium()
 

@@ -40,7 +40,7 @@ from varfilter.media import (
     write_samples,
 )
 from varfilter.media.rows import restored
-from varfilter.prediction import Forecast
+from varfilter.simulation import Forecast
 
 HOUR = np.timedelta64(3600, "s")
 

@@ -29,7 +29,7 @@ from varfilter.media.rows import (
 from varfilter.media.sound import SoundMedium
 from varfilter.media.table import TableMedium
 from varfilter.media.video import VideoMedium
-from varfilter.prediction import Forecast
+from varfilter.simulation import Forecast
 
 # In the order in which they are asked whether some data are theirs.
 MEDIA: dict[str, AbstractMedium] = {

@@ -39,20 +39,13 @@ from varfilter.media.formats import in_order
 from varfilter.media.rows import Filtering, filtering_of
 from varfilter.model import AbstractModel
 from varfilter.models import widened
-from varfilter.prediction import (
-    Forecast,
-    Predicted,
-    forecast,
-    no_steps,
-    predict,
-    require_levels,
-    run_predictive,
-)
+from varfilter.prediction import Predicted, no_steps, predict, require_levels, run_predictive
 from varfilter.runs.alarms import AlarmRule, calibrated, require_rate, with_alarms
 from varfilter.runs.calibration import Calibration, Settings, known_calibration
 from varfilter.runs.forecasting import PooledReferences, history_of, with_pool
 from varfilter.runs.metrics import TrainingRange, verdict
 from varfilter.runs.run import Run
+from varfilter.simulation import Forecast, forecast
 
 
 @dataclass(frozen=True)
