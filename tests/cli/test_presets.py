@@ -12,7 +12,7 @@ from songs import write_songs
 from sounds import noise
 from varfilter.cli.options import meant_by, overridden
 from varfilter.cli.overview import Correction, overview, say
-from varfilter.cli.presets import with_preset_given
+from varfilter.cli.train import with_preset_given
 from varfilter.data import write_midi
 from varfilter.experiments import EXPERIMENTS, SRNNSizes, own_experiment
 from varfilter.experiments.presets import SMALL

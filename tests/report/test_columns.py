@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from varfilter.cli.options import TrainOptions
-from varfilter.cli.reports import Evaluate
+from varfilter.cli.evaluate import Evaluate
 from varfilter.cli.several import _print_end as print_end_of_seeds
 from varfilter.cli.train import _print_end
 from varfilter.media.naive import LAST, LINEAR

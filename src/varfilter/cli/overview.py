@@ -9,7 +9,7 @@ from typing import Any
 from varfilter._text import count, in_options
 from varfilter.data.sets.registry import CATALOGUE, data_folder, locate
 from varfilter.experiments.costs import VALIDATION, duration, rough_duration
-from varfilter.runs.stopping import fewest_stale
+from varfilter.runs.validation import fewest_stale
 
 LABEL = 10
 # Beyond this lines are hard to read.

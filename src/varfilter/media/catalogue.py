@@ -15,7 +15,7 @@ from varfilter._text import count
 from varfilter.data.dataset import Dataset
 from varfilter.data.sets.registry import CATALOGUE, entry_named, read_set, require_options
 from varfilter.filters.base import Filtered
-from varfilter.media.base import AbstractMedium, ArrayMedium, Figure, NewSequence, Source
+from varfilter.media.base import AbstractMedium, ArrayMedium, Figure
 from varfilter.media.cells import whole_quantiles
 from varfilter.media.formats import Row
 from varfilter.media.music import MusicMedium
@@ -26,6 +26,7 @@ from varfilter.media.rows import (
     restored,
     times_from,
 )
+from varfilter.media.sequences import NewSequence, Source
 from varfilter.media.sound import SoundMedium
 from varfilter.media.table import TableMedium
 from varfilter.media.video import VideoMedium

@@ -14,16 +14,9 @@ from varfilter.data.tables.kinds import KINDS
 from varfilter.data.tables.motion import in_words, is_motion
 from varfilter.data.tables.spacing import BY_ROWS
 from varfilter.media import table_rows
-from varfilter.media.base import (
-    AbstractMedium,
-    Ahead,
-    Figure,
-    Gallery,
-    Inspection,
-    NewSequence,
-    Source,
-)
+from varfilter.media.base import AbstractMedium, Figure
 from varfilter.media.cells import cells_of
+from varfilter.media.exhibits import Gallery, Inspection
 from varfilter.media.formats import ENDINGS, Moment, Row, write_rows
 from varfilter.media.reference import Reference, last_value_reference
 from varfilter.media.rows import (
@@ -32,6 +25,7 @@ from varfilter.media.rows import (
     objects,
     times_from,
 )
+from varfilter.media.sequences import Ahead, NewSequence, Source
 
 # Steps of a sequence that a report draws.
 MOST_DRAWN = 300

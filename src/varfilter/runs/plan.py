@@ -16,8 +16,7 @@ from varfilter.experiments.costs import Estimate, Parameters, expected, num_para
 from varfilter.experiments.experiment import Experiment
 from varfilter.runs.folder import CHECKPOINTS
 from varfilter.runs.run import Run
-from varfilter.runs.stopping import StoppingRule
-from varfilter.runs.validation import Validation, known_validation
+from varfilter.runs.validation import StoppingRule, Validation, known_validation
 from varfilter.training.checkpoints import kept_checkpoints
 
 

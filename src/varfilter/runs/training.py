@@ -21,8 +21,7 @@ from varfilter.runs.checkpointing import (
 )
 from varfilter.runs.metrics import remember_reference
 from varfilter.runs.run import Progress, Run, Trained
-from varfilter.runs.stopping import StoppingRule
-from varfilter.runs.validation import Validation, ValidationPart, known_validation
+from varfilter.runs.validation import StoppingRule, Validation, ValidationPart, known_validation
 from varfilter.training.evaluation import Evaluation
 from varfilter.training.updates import Fitted, fit
 
