@@ -18,7 +18,7 @@ from varfilter.experiments import Schedule
 from varfilter.models import ColumnHead, LinearDynamics
 from varfilter.testing import check_model
 from varfilter.training import Thinning
-from varfilter.training.updates import fit
+from varfilter.training.fitting import fit
 from worlds import standard_error
 
 ROOT = Path(__file__).parents[2]

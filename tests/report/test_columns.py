@@ -8,9 +8,9 @@ import jax
 import numpy as np
 import pytest
 
-from varfilter.cli.options import TrainOptions
 from varfilter.cli.evaluate import Evaluate
-from varfilter.cli.several import _print_end as print_end_of_seeds
+from varfilter.cli.options import TrainOptions
+from varfilter.cli.seeds import _print_end as print_end_of_seeds
 from varfilter.cli.train import _print_end
 from varfilter.media.naive import LAST, LINEAR
 from varfilter.plots.columns import Fan, columns, drawn_columns, fan

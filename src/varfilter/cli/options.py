@@ -250,7 +250,7 @@ def meant_by(word: str) -> Target:
     from varfilter.media import source_of
     from varfilter.runs.folder import is_run
     from varfilter.runs.run import Run
-    from varfilter.runs.several import seed_folder, seeds_in
+    from varfilter.runs.sweep import seed_folder, seeds_in
 
     path = Path(word).expanduser()
     is_name = word in EXPERIMENTS and word not in TEMPLATES

@@ -1,9 +1,7 @@
 """`varfilter report` and `reproduce`: pages on runs, and on the paper."""
 
 import json
-import math
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -12,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from varfilter._text import count, pasteable, say, tell
+from varfilter._text import pasteable, say, tell
 from varfilter.cli.evaluate import require_measured
 from varfilter.cli.exits import STOPPED, Stopping, refusals
 from varfilter.cli.options import (
@@ -21,12 +19,10 @@ from varfilter.cli.options import (
     Horizon,
     Number,
     Particles,
-    RunFolder,
     Split,
     TrainOptions,
     named,
 )
-
 
 
 @dataclass(frozen=True)

@@ -117,7 +117,7 @@ def _train(target: Target, options: TrainOptions, stopping: Stopping, words: Seq
     if options.tensorboard:
         require_library("tensorboardX", extra="tensorboard")
     if options.seeds is not None:
-        from varfilter.cli.several import train_seeds
+        from varfilter.cli.seeds import train_seeds
 
         return train_seeds(target, options, stopping, words)
     stopping.is_alone = not options.distributed
@@ -257,7 +257,7 @@ def _of_run_there(target: Target, words: Sequence[str]) -> str | None:
     """The preset of the run on these data that this command goes on with, if it is there."""
     from varfilter.runs.folder import is_run
     from varfilter.runs.run import Run
-    from varfilter.runs.several import seed_folder, seeds_in
+    from varfilter.runs.sweep import seed_folder, seeds_in
 
     out = Path(given_option(words, "--out") or target.out).expanduser()
     if seeds := seeds_in(out):

@@ -47,8 +47,8 @@ from varfilter.learning.dropout import Dropout, require_rate
 from varfilter.model import AbstractModel
 from varfilter.models import SRNN, SVG, VRNN
 from varfilter.training.augmentation import Thinning, Transposition
+from varfilter.training.fitting import Annealing
 from varfilter.training.stacking import numbered
-from varfilter.training.updates import Annealing
 
 Bound = Literal["elbo", "iwae", "fivo"]
 Gradient = Literal["fixed-ancestors", "scored-ancestors"]

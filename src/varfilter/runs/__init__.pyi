@@ -12,5 +12,5 @@ from varfilter.runs.sampling import Sample as Sample
 from varfilter.runs.sampling import sample_run as sample_run
 from varfilter.runs.scores import score_particles as score_particles
 from varfilter.runs.scores import score_run as score_run
-from varfilter.runs.several import train_runs as train_runs
+from varfilter.runs.sweep import train_runs as train_runs
 from varfilter.runs.training import train_run as train_run

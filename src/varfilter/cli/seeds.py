@@ -41,7 +41,7 @@ from varfilter.runs.metrics import collapse, rise
 from varfilter.runs.plan import plan_run, reached_in, updates_made
 from varfilter.runs.run import Run
 from varfilter.runs.scores import judged_run
-from varfilter.runs.several import Events, seed_folder, seeds_in, train_runs
+from varfilter.runs.sweep import Events, seed_folder, seeds_in, train_runs
 from varfilter.runs.training import Resumed, Stopped, Updated, Validated, Validating
 
 
