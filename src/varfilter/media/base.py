@@ -389,10 +389,10 @@ class AbstractMedium(ABC):
 
     def draw_sequence(self, dataset: Dataset, sequence: Any, width: float) -> Figure:
         """Draw a filtered sequence; the most surprising steps are marked."""
-        from varfilter.plots import columns, datasets, figures
+        from varfilter.plots import datasets, figures, tables
 
         if dataset.num_elements <= datasets.MOST_PANELS:
-            return columns.columns(dataset, sequence, width)
+            return tables.draw_columns(dataset, sequence, width)
         return figures.images(dataset, sequence, width)[0]
 
 

@@ -318,19 +318,19 @@ class TableMedium(AbstractMedium):
     def draw_fit(self, dataset: Dataset) -> Figure:
         """Draw a panel for each column: a histogram of its training part, and its family."""
         from varfilter.data.tables.marginals import marginal_of
-        from varfilter.plots.marginals import ColumnFit, marginals
+        from varfilter.plots.tables import ColumnFit, draw_fits
 
-        schema, fits = dataset.schema, []
+        schema, found = dataset.schema, []
         if schema is None:
             return super().draw_fit(dataset)
         for cell in cells_of(dataset):
             kind, motion = schema.kinds[cell.name], schema.motions.get(cell.name, "level")
             fit = marginal_of(kind, motion, [cell.numbers(rows) for rows in dataset.train])
             levels = ("0", "1") if kind == "binary" else cell.levels
-            fits.append(
+            found.append(
                 ColumnFit(cell.name, kind, in_words(motion).removeprefix("its "), fit, levels)
             )
-        return marginals(fits)
+        return draw_fits(found)
 
     def draw_filtering(
         self, dataset: Dataset, filtering: Filtering, fan: Any = None, *, width: float
@@ -339,7 +339,7 @@ class TableMedium(AbstractMedium):
 
         `filtering` has the quantiles at 0.05 and 0.95; `fan` is (times, low, middle, high).
         """
-        from varfilter.plots.bands import Band, draw_bands
+        from varfilter.plots.tables import Band, draw_bands
 
         parts, alarms = filtering.parts, filtering.alarms
         band = Band(filtering.times, parts["mean"], parts["q05"], parts["q95"])
@@ -355,9 +355,9 @@ class TableMedium(AbstractMedium):
 
     def draw_sequence(self, dataset: Dataset, sequence: Any, width: float) -> Figure:
         """Draw a panel for each column: its values, their prediction, and the band of it."""
-        from varfilter.plots.columns import columns
+        from varfilter.plots.tables import draw_columns
 
-        return columns(dataset, sequence, width)
+        return draw_columns(dataset, sequence, width)
 
     def inspected(self, sequence: Any) -> Any:
         """The part of a long sequence that was the most surprising."""
@@ -370,9 +370,9 @@ class TableMedium(AbstractMedium):
 
     def draw_forecast(self, dataset: Dataset, fan: Any, width: float) -> Figure:
         """Draw a panel for each column: what came before, the bands ahead, and what came."""
-        from varfilter.plots.columns import fan as drawn
+        from varfilter.plots.tables import draw_fan
 
-        return drawn(dataset, fan, width)
+        return draw_fan(dataset, fan, width)
 
 
 def _of_sequence(plan: dict[Any, Any], name: str | int) -> Any:
