@@ -146,7 +146,7 @@ class CountColumns(AbstractColumns):
         return cls(places, _widths(places, families), _unless_none(lows), _unless_none(highs))
 
     def spread_ranges(self, usual: Range) -> list[Range]:
-        """The ranges of the log-variances: a standard deviation is a quarter of a level at least."""
+        """The ranges of log-variances: a standard deviation is a quarter of a level at least."""
         low, high = usual
         finest = [2.0 * math.log(FINEST_LEVEL * width) for width in self.width]
         return [(max(low, each), high) for each in finest]

@@ -256,8 +256,8 @@ class NormalChange(eqx.Module):
     def told(self, x: Float[Array, "_channels height width"]) -> Float[Array, "..."]:
         """The frame from which the next one is predicted: x_t in [0, 1], on the nearest levels.
 
-        Pixels of data lie on levels. A mean that is fed back to go on from lies between them, where what
-        it is off by would add up from frame to frame.
+        Pixels of data lie on levels. A mean that is fed back to go on from lies between them,
+        where what it is off by would add up from frame to frame.
         """
         x = jnp.clip(x, 0.0, 1.0)
         return x if self.width is None else jnp.round(x / self.width) * self.width

@@ -116,7 +116,7 @@ def dates_of_digits(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, str] |
 def in_style(time: np.datetime64, style: str) -> str | None:
     """A time as a month, a quarter or a week, or in the digits of the style.
 
-    None if the time is missing, or the style has no such form.
+    None if the time is not the beginning of one, or not a day of such digits.
     """
     if style in (DIGITS, SIX_DIGITS):
         day = time.astype("datetime64[D]" if style == DIGITS else "datetime64[M]")
