@@ -10,8 +10,9 @@ import videos
 from commands import refuse, succeed
 from songs import write_songs
 from sounds import noise
+from varfilter._text import say_labelled
 from varfilter.cli.options import meant_by, overridden
-from varfilter.cli.overview import Correction, overview, say
+from varfilter.cli.overview import Correction, overview
 from varfilter.cli.train import with_preset_given
 from varfilter.data import write_midi
 from varfilter.experiments import EXPERIMENTS, SRNNSizes, own_experiment
@@ -126,7 +127,7 @@ def test_what_is_said_before_it_starts(music, capsys):
     for columns in ("80", "120"):
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("COLUMNS", columns)
-            say(lines)
+            say_labelled(lines)
         shown = capsys.readouterr().err.splitlines()
         # But for the path, which is one word, and as long as the folder of the tests makes it.
         assert all(len(line) < int(columns) for line in shown if str(music)[:20] not in line)

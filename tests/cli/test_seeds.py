@@ -12,8 +12,8 @@ import pytest
 
 from commands import PROGRAM, command, refuse
 from songs import TINY
+from varfilter.runs.folder import seeds_in
 from varfilter.runs.run import Run
-from varfilter.runs.sweep import seeds_in
 from varfilter.training.checkpoints import kept_checkpoints
 
 pytestmark = pytest.mark.usefixtures("as_users_run_it")

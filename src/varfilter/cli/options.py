@@ -248,9 +248,8 @@ def meant_by(word: str) -> Target:
         own_experiment,
     )
     from varfilter.media import source_of
-    from varfilter.runs.folder import is_run
+    from varfilter.runs.folder import is_run, seed_folder, seeds_in
     from varfilter.runs.run import Run
-    from varfilter.runs.sweep import seed_folder, seeds_in
 
     path = Path(word).expanduser()
     is_name = word in EXPERIMENTS and word not in TEMPLATES

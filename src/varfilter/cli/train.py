@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from varfilter._text import pasteable, say, tell
+from varfilter._text import pasteable, say, say_labelled, tell
 from varfilter.cli import usage
 from varfilter.cli.exits import STOPPED, Stopping, refusals
 from varfilter.cli.options import (
@@ -88,7 +88,6 @@ class Train(TrainOptions, Command):
 def _train(target: Target, options: TrainOptions, stopping: Stopping, words: Sequence[str]) -> int:
     from varfilter._arguments import require_library, require_positive
     from varfilter.cli.overview import overview
-    from varfilter.cli.overview import say as say_overview
     from varfilter.cli.progress import shown_by
     from varfilter.devices import in_any_process, is_first_process
     from varfilter.media import load, medium_named
@@ -135,7 +134,7 @@ def _train(target: Target, options: TrainOptions, stopping: Stopping, words: Seq
     if not options.quiet:
         reached = [reached_in(run.folder)]
         plan = plan_run(experiment, dataset, max_updates=options.max_updates, reached=reached)
-        say_overview(overview(run, dataset, plan))
+        say_labelled(overview(run, dataset, plan))
     events = train_run(
         run,
         dataset,
@@ -195,7 +194,6 @@ def _left(run: Any) -> str:
 
 def _print_end(run: Any, dataset: Any, stopped: Any, options: TrainOptions) -> None:
     from varfilter.cli.comparison import say_alarms, say_comparison
-    from varfilter.cli.overview import say as say_overview
     from varfilter.cli.progress import best_score
     from varfilter.runs.applied import calibrate_run
     from varfilter.runs.comparison import remember_comparison
@@ -215,10 +213,10 @@ def _print_end(run: Any, dataset: Any, stopped: Any, options: TrainOptions) -> N
         say_comparison(compared)
     naive = verdict(run)
     others = [text for text in judged_run(run, dataset) if text != naive]
-    say_overview([("warning:", text) for text in others], sys.stdout)
+    say_labelled([("warning:", text) for text in others], sys.stdout)
     say(f"next: {run.command('evaluate')}", f"      {run.command('report')}")
     # Last of all: who reads one line should read this one.
-    say_overview([("warning:", naive)] if naive else [], sys.stdout)
+    say_labelled([("warning:", naive)] if naive else [], sys.stdout)
 
 
 def with_preset_given(target: Target, words: Sequence[str]) -> Target:
@@ -255,9 +253,8 @@ def with_preset_given(target: Target, words: Sequence[str]) -> Target:
 
 def _of_run_there(target: Target, words: Sequence[str]) -> str | None:
     """The preset of the run on these data that this command goes on with, if it is there."""
-    from varfilter.runs.folder import is_run
+    from varfilter.runs.folder import is_run, seed_folder, seeds_in
     from varfilter.runs.run import Run
-    from varfilter.runs.sweep import seed_folder, seeds_in
 
     out = Path(given_option(words, "--out") or target.out).expanduser()
     if seeds := seeds_in(out):

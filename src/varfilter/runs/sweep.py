@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -55,18 +54,6 @@ NUMBERS = (
 NAMES = ("name", "published", "preset")
 
 Events = tuple[Event | None, ...]
-
-
-def seed_folder(folder: str | Path, seed: int) -> Path:
-    """The folder of the run of one seed, beside those of the others."""
-    return Path(folder) / f"seed-{seed}"
-
-
-def seeds_in(folder: str | Path) -> list[int]:
-    """The seeds whose runs are in a folder of several, in order."""
-    found = Path(folder).glob("seed-*/run.json")
-    names = (path.parent.name.removeprefix("seed-") for path in found)
-    return sorted(int(name) for name in names if name.isdecimal())
 
 
 def require_one_program(experiments: Sequence[Experiment]) -> None:
