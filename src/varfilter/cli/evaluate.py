@@ -5,7 +5,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from varfilter._text import count, say, tell
 from varfilter.cli import usage
@@ -19,10 +19,8 @@ from varfilter.cli.options import (
     RunFolder,
     Split,
     named,
+    require_measured,
 )
-
-if TYPE_CHECKING:
-    from varfilter.cli.reports import Report
 
 SMALLER = "Give a smaller --batch-size, or a smaller --num-particles."
 
@@ -158,25 +156,6 @@ class Evaluate(Command):
                     say_comparison(scores["comparison"])
                 say(f"kept in {path}")
         return refused.code
-
-
-def require_measured(command: "Evaluate | Report", runs: Sequence[Any]) -> None:
-    """Refuse numbers of measures that the media of the runs do not have."""
-    if command.num_futures is not None and command.num_futures < 0:
-        raise ValueError(f"`num_futures` must not be negative; got {command.num_futures}.")
-    trained_on = " and ".join(dict.fromkeys(run.medium.plural for run in runs))
-    for name, is_measured, what in (
-        ("num_futures", any(run.medium.has_futures for run in runs),
-         "how many futures of a video are drawn, of which the best counts"),
-        ("horizon", any(run.medium.has_column_references for run in runs),
-         "how many steps ahead the columns of a table are scored"),
-    ):  # fmt: skip
-        value = getattr(command, name)
-        if value is not None and not is_measured:
-            raise ValueError(
-                f"`{name}` is {value}, but says {what}; what was trained here was trained on"
-                f" {trained_on}. Leave it out."
-            )
 
 
 def _require_iterations(run: Any, num_iterations: int) -> None:

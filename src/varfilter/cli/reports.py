@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from varfilter._text import pasteable, say, tell
-from varfilter.cli.evaluate import require_measured
 from varfilter.cli.exits import STOPPED, Stopping, refusals
 from varfilter.cli.options import (
     Command,
@@ -22,6 +21,7 @@ from varfilter.cli.options import (
     Split,
     TrainOptions,
     named,
+    require_measured,
 )
 
 
