@@ -11,7 +11,7 @@ from varfilter.data import Dataset, Family, Ragged
 from varfilter.data.tables.read import read_table
 from varfilter.distributions import Bernoulli, Normal, ZeroInflated
 from varfilter.media.rows import ColumnSurprises, Filtering, _bands, restored
-from varfilter.models.column_families import ColumnHead
+from varfilter.models.columns import ColumnHead
 from varfilter.prediction import _weighted_bands
 from varfilter.runs.alarms import AlarmRule, require_rate
 from varfilter.runs.calibration import (

@@ -1,6 +1,6 @@
 """Models on the core's five functions, each readable beside its equations."""
 
-from varfilter.models.column_families import ColumnFamily, ColumnHead
+from varfilter.models.columns import ColumnFamily, ColumnHead
 from varfilter.models.continued import Continued
 from varfilter.models.deep_markov import DeepMarkov
 from varfilter.models.differenced import Differenced
