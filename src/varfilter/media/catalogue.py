@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from varfilter._arguments import kind, nearest
+from varfilter._arguments import kind, nearest, require_known_options
 from varfilter._text import count
 from varfilter.data.dataset import Dataset
-from varfilter.data.sets.registry import CATALOGUE, entry_named, read_set, require_options
+from varfilter.data.sets.registry import CATALOGUE, entry_named, read_set
 from varfilter.filters.base import Filtered
 from varfilter.media.base import AbstractMedium, ArrayMedium, Figure
 from varfilter.media.cells import whole_quantiles
@@ -167,7 +167,7 @@ def _loaded(
     path = _existing(source)
     medium = known if known is not None and path.is_dir() else medium_at(path)
     read = medium.reader(path)
-    require_options(read, options)
+    require_known_options(read, options)
     found = read(Path(source).expanduser(), **options)
     if not isinstance(found, Dataset):
         raise TypeError(
