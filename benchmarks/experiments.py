@@ -28,7 +28,7 @@ from varfilter.data import Dataset, Ragged
 from varfilter.data.sets.registry import CATALOGUE
 from varfilter.experiments import EXPERIMENTS, Experiment, experiment_named
 from varfilter.experiments.presets import with_preset
-from varfilter.training.updates import fit
+from varfilter.training.fitting import fit
 
 NUM_TIMED = 3
 

@@ -65,7 +65,7 @@ updates = [
 print(begin - started, (end - begin) / (last - first))
 """
 FILTER = """
-from varfilter.runs.applied import filter_data
+from varfilter.runs.predictions import filter_data
 from varfilter.runs.run import Run
 
 rows = filter_data(Run.load(folder), source)

@@ -6,7 +6,13 @@ import subjects
 from measure import Race, compiled
 
 import varfilter as vf
-from varfilter.inference import Gradients, LSTMPosterior, MLPPosterior, PrecisionWeightedErrors
+from varfilter.inference import (
+    Exact,
+    Gradients,
+    LSTMPosterior,
+    MLPPosterior,
+    PrecisionWeightedErrors,
+)
 
 TITLES = {
     "small": "1a. One filter step, LinearGaussian 4 x 2",
@@ -28,7 +34,7 @@ def measure(*, quick: bool) -> dict[str, list[dict[str, Any]]]:
     small, music = subjects.small(), subjects.music(quick=quick)
     rolls = subjects.piano_rolls(music, 1, 8 if quick else 24)[0]
     on_small = filters(small, 32, quick=quick) | {
-        "Exact": vf.VariationalFilter(vf.Exact()),
+        "Exact": vf.VariationalFilter(Exact()),
         "KalmanFilter": vf.KalmanFilter(),
     }
     on_music = filters(music, 8 if quick else 1024, quick=quick)

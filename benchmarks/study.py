@@ -130,8 +130,7 @@ def keep(folder: Path, results: Path) -> None:
 
 def document() -> None:
     """Write the tables of `results/` between their marks in `docs/paper.md`."""
-    from varfilter.report.gaps import gaps_markdown, read_gaps
-    from varfilter.report.study import read_cells, study_markdown
+    from varfilter.report.study import gaps_markdown, read_cells, read_gaps, study_markdown
 
     page = ROOT / "docs" / "paper.md"
     text = page.read_text(encoding="utf-8")

@@ -26,6 +26,7 @@ import optax
 
 import varfilter as vf
 from varfilter.inference import Gradients, Highway, SignedLog
+from varfilter.models import LinearDynamics
 
 SPEED = 0.3
 
@@ -50,7 +51,7 @@ def main(arguments=None):
 
     keys = jax.random.split(jax.random.key(0), 5)
     train, test = dial(256, keys[0]), dial(32, keys[1])
-    model = vf.LinearDynamics(8, 2, hidden_size=32, key=keys[2])
+    model = LinearDynamics(8, 2, hidden_size=32, key=keys[2])
     avf = vf.Iterative(
         model, normalize=SignedLog(), num_iterations=2, encode_observation=True,
         update=Highway, signal=Gradients(), hidden_size=64, key=keys[3],

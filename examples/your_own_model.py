@@ -35,7 +35,7 @@ import optax
 from jaxtyping import Array
 
 import varfilter as vf
-from varfilter.inference import Gradients, Highway, LSTMPosterior, MLPPosterior, SignedLog
+from varfilter.inference import Exact, Gradients, Highway, LSTMPosterior, MLPPosterior, SignedLog
 from varfilter.testing import check_model
 
 
@@ -138,7 +138,7 @@ def try_everything(model, xs, key_nets, key_run):
         "Variational, Iterative (AVF)": vf.VariationalFilter(avf),
         "Particle, Prior (bootstrap)": vf.ParticleFilter(vf.Prior(), 500),
         "Particle, Iterative (AVF)": vf.ParticleFilter(avf, 500),
-        "Variational, Exact": vf.VariationalFilter(vf.Exact()),
+        "Variational, Exact": vf.VariationalFilter(Exact()),
         "Kalman": vf.KalmanFilter(),
     }
     print(f"\n{'filter, inference (untrained)':<30} {'nats per step':>13} {'seconds':>8}")

@@ -14,6 +14,7 @@ import varfilter as vf
 import worlds
 from varfilter.filters import EnsembleFilter
 from varfilter.inference import (
+    Exact,
     LearnedStep,
     LSTMPosterior,
     MeanNormalized,
@@ -106,7 +107,7 @@ def build_inference(name: str, model_name: str) -> vf.AbstractInference:
             signal = PrecisionWeightedErrors()
             return vf.Iterative(model, signal=signal, encode_observation=True, **small)
         case "exact":
-            return vf.Exact()
+            return Exact()
         case "gradient-descent":
             return vf.GradientDescent(num_iterations=3, num_samples=2)
         case "generic":

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array
 
 import varfilter as vf
+from varfilter.distributions import AbstractDistribution, Joint
 from varfilter.inference import Inferred
 
 XS = np.array([[1.2], [0.4], [np.nan], [-0.3], [-1.5], [0.9]])
@@ -44,7 +45,7 @@ class TwoStates(vf.AbstractModel):
         return jnp.where(z > 0.5, self.stay, self.leave)
 
 
-class Categorical(vf.AbstractDistribution):
+class Categorical(AbstractDistribution):
     """One of several states as a one-hot vector; it forgets to say that it is discrete."""
 
     logits: Array
@@ -108,7 +109,7 @@ class Together(TwoStates):
 
     def prior(self, state):
         parts = (vf.Bernoulli(state[None]), vf.Normal(jnp.zeros(1), jnp.zeros(1)))
-        return vf.Joint(parts, ((0,), (1,)))
+        return Joint(parts, ((0,), (1,)))
 
     def emission(self, state, z):
         return Mixed.emission(self, state, {"switch": z[0], "level": z[1:]})

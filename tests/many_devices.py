@@ -20,7 +20,7 @@ from varfilter import devices
 from varfilter.data import Dataset, Family, Ragged, RandomWindows, Scaling
 from varfilter.learning.time_parallel import _random_slices
 from varfilter.training.checkpoints import Checkpoint, keep_checkpoint
-from varfilter.training.updates import fit
+from varfilter.training.fitting import fit
 
 if __name__ == "__main__" and "JAX_PROCESS_ID" in os.environ:
     devices.connect(timeout=60)

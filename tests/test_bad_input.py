@@ -10,7 +10,7 @@ import pytest
 import varfilter as vf
 from refusals import refuses
 from varfilter import LinearGaussian, VariationalFilter
-from varfilter.inference import LSTMPosterior, MLPPosterior
+from varfilter.inference import Exact, LSTMPosterior, MLPPosterior
 from worlds import KEY, assert_same_bits, deep_markov, linear_gaussian_parameters
 
 pytestmark = pytest.mark.usefixtures("as_users_run_it")
@@ -177,11 +177,11 @@ FITTING = {
         TypeError, "`KalmanFilter`",
     ),
     "Exact, nonlinear": (
-        lambda: vf.start(VariationalFilter(vf.Exact()), nonlinear()),
+        lambda: vf.start(VariationalFilter(Exact()), nonlinear()),
         TypeError, "`Exact`", "`LinearGaussian`", "`DeepMarkov`", "`Iterative(...)`",
     ),
     "Exact particles, nonlinear": (
-        lambda: run(filter=vf.ParticleFilter(vf.Exact(), 5), model=nonlinear()),
+        lambda: run(filter=vf.ParticleFilter(Exact(), 5), model=nonlinear()),
         TypeError, "`Exact`", "`DeepMarkov`",
     ),
     "AVF of another model": (

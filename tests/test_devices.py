@@ -16,7 +16,7 @@ from refusals import refuses
 from varfilter import devices
 from varfilter.data.batches import prefetched
 from varfilter.training.checkpoints import newest_checkpoint
-from varfilter.training.updates import fit
+from varfilter.training.fitting import fit
 from worlds import KEY, vector
 
 pytestmark = pytest.mark.usefixtures("as_users_run_it")

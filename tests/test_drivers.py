@@ -9,6 +9,7 @@ import pytest
 
 import varfilter as vf
 import worlds
+from varfilter.inference import Exact
 
 KEY = jax.random.key(6)
 
@@ -140,7 +141,7 @@ def test_the_exact_step_with_missing_elements_is_kalmans():
     # From the same predicted Gaussian, one step of the sampled recursion is Kalman's update.
     model = worlds.linear_gaussian()
     x = np.array([[np.nan, 0.7]])
-    _, sampled = vf.run(vf.VariationalFilter(vf.Exact()), model, x, KEY)
+    _, sampled = vf.run(vf.VariationalFilter(Exact()), model, x, KEY)
     _, marginal = vf.run(vf.KalmanFilter(), model, x, KEY)
     covariances = jax.vmap(lambda d: d.covariance)
     np.testing.assert_allclose(sampled.posterior.mean, marginal.posterior.mean, rtol=1e-5)

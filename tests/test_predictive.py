@@ -7,13 +7,8 @@ import numpy as np
 import pytest
 
 import varfilter as vf
-from varfilter.prediction import (
-    no_steps,
-    predict,
-    predictive_quantiles,
-    run_predictive,
-    steady_mean,
-)
+from varfilter.prediction import no_steps, predict, predictive_quantiles, run_predictive
+from varfilter.simulation import steady_mean
 from worlds import KEY, linear_gaussian_parameters, observations
 
 # With noise that is independent over elements, as that of the columns of a table is.

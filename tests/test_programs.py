@@ -22,7 +22,7 @@ from varfilter.filters import KalmanFilter, ParticleFilter
 from varfilter.inference import Prior
 from varfilter.runs import Run, applied, filter_data
 from varfilter.runs.run import _built
-from varfilter.training import updates
+from varfilter.training import fitting
 from worlds import KEY, linear_gaussian
 
 MODEL = linear_gaussian()
@@ -214,7 +214,7 @@ def test_training_and_filtering_trace_nothing_at_their_second_start(
     for number in range(3):
         if number:  # the first start has no folder to keep programs in
             monkeypatch.setenv(PROGRAMS, str(programs))
-        monkeypatch.setattr(updates, "_kept_updates", kept_jit(updates._updates))
+        monkeypatch.setattr(fitting, "_kept_updates", kept_jit(fitting._updates))
         for name in ("start", "run_predictive"):
             monkeypatch.setattr(applied, f"_{name}", kept_jit(getattr(applied, name)))
         # As new as after a start: what they enclose is the same.

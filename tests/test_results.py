@@ -10,8 +10,14 @@ import pytest
 
 from commands import refuse, succeed
 from studies import drawn, write_cell
-from varfilter.report.gaps import gaps_markdown, read_gaps
-from varfilter.report.study import read_cells, study_lines, study_markdown, study_numbers
+from varfilter.report.study import (
+    gaps_markdown,
+    read_cells,
+    read_gaps,
+    study_lines,
+    study_markdown,
+    study_numbers,
+)
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results"

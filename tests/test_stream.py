@@ -15,7 +15,7 @@ from commands import script
 from refusals import refuses
 from varfilter import Stream
 from varfilter.filters import EnsembleFilter
-from varfilter.inference import LSTMPosterior
+from varfilter.inference import Exact, LSTMPosterior
 from varfilter.models import Ensemble
 from worlds import (
     KEY,
@@ -70,7 +70,7 @@ FILTERS = {
     "continued": lambda: (avf(continued()), continued()),
     "Kalman": lambda: (vf.KalmanFilter(), linear_gaussian(latent=3, size=4)),
     "ensemble": lambda: (
-        EnsembleFilter([vf.ParticleFilter(vf.Exact(), 3)] * 2),
+        EnsembleFilter([vf.ParticleFilter(Exact(), 3)] * 2),
         Ensemble([linear_gaussian(latent=3, size=4, seed=seed) for seed in (0, 1)]),
     ),
 }

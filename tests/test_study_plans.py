@@ -11,7 +11,7 @@ import pytest
 from varfilter.experiments import AVF, Baseline
 from varfilter.experiments.experiment import as_json, differences
 from varfilter.report.study import METHODS, PROTOCOLS
-from varfilter.runs.several import require_one_program
+from varfilter.runs.sweep import require_one_program
 
 ROOT = Path(__file__).parent.parent
 

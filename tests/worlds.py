@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import varfilter as vf
+from varfilter.distributions import AbstractDistribution
 from varfilter.inference import MLPPosterior, SRNNPosterior, SVGPosterior, VRNNPosterior
 from varfilter.models import (
     AutoregressiveHead,
@@ -16,6 +17,8 @@ from varfilter.models import (
     BernoulliImage,
     Continued,
     Ensemble,
+    LinearDynamics,
+    Logarithmic,
     NormalChange,
     NormalHead,
     VaryingNormalHead,
@@ -87,7 +90,7 @@ def scalar_world() -> vf.LinearGaussian:
     )
 
 
-class PlainNormal(vf.AbstractDistribution):
+class PlainNormal(AbstractDistribution):
     """A unit Gaussian as a user might write it: the square of a large distance overflows."""
 
     mean: jax.Array
@@ -203,9 +206,9 @@ def svg_of_stays(latent: int = 3) -> vf.SVG:
 
 
 @once
-def linear_dynamics(size: int = 4, latent: int = 2) -> vf.LinearDynamics:
+def linear_dynamics(size: int = 4, latent: int = 2) -> LinearDynamics:
     """Linear latents under a small network."""
-    return vf.LinearDynamics(size, latent, hidden_size=6, num_layers=1, key=jax.random.key(7))
+    return LinearDynamics(size, latent, hidden_size=6, num_layers=1, key=jax.random.key(7))
 
 
 @once
@@ -221,10 +224,10 @@ def differenced(size: int = 4, latent: int = 3, inputs: int = 0) -> vf.Differenc
 
 
 @once
-def logarithmic(size: int = 4, latent: int = 3, inputs: int = 0) -> vf.Logarithmic:
+def logarithmic(size: int = 4, latent: int = 3, inputs: int = 0) -> Logarithmic:
     """The same, of which the first and the second element are positive."""
     scale = (0.5, 0.2, *(None for _ in range(size - 2)))
-    return vf.Logarithmic(differenced(size, latent, inputs), scale, centre=(0.3,) * size)
+    return Logarithmic(differenced(size, latent, inputs), scale, centre=(0.3,) * size)
 
 
 @once

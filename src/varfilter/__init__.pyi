@@ -1,10 +1,7 @@
 from varfilter.data.dataset import Dataset as Dataset
-from varfilter.distributions import AbstractDistribution as AbstractDistribution
 from varfilter.distributions import Bernoulli as Bernoulli
 from varfilter.distributions import DiscretizedNormal as DiscretizedNormal
 from varfilter.distributions import Gaussian as Gaussian
-from varfilter.distributions import Joint as Joint
-from varfilter.distributions import Mixture as Mixture
 from varfilter.distributions import Normal as Normal
 from varfilter.distributions import kl as kl
 from varfilter.filtering import Belief as Belief
@@ -18,7 +15,6 @@ from varfilter.filters import ParticleFilter as ParticleFilter
 from varfilter.filters import VariationalFilter as VariationalFilter
 from varfilter.inference import AbstractInference as AbstractInference
 from varfilter.inference import Amortized as Amortized
-from varfilter.inference import Exact as Exact
 from varfilter.inference import GradientDescent as GradientDescent
 from varfilter.inference import Iterative as Iterative
 from varfilter.inference import Prior as Prior
@@ -32,16 +28,13 @@ from varfilter.models import SVG as SVG
 from varfilter.models import VRNN as VRNN
 from varfilter.models import DeepMarkov as DeepMarkov
 from varfilter.models import Differenced as Differenced
-from varfilter.models import LinearDynamics as LinearDynamics
 from varfilter.models import LinearGaussian as LinearGaussian
-from varfilter.models import Logarithmic as Logarithmic
 from varfilter.objective import free_energy as free_energy
-from varfilter.prediction import forecast as forecast
-from varfilter.prediction import generate as generate
 from varfilter.prediction import predict as predict
-from varfilter.prediction import run_predictive as run_predictive
 from varfilter.runs import Run as Run
 from varfilter.runs import TableFilter as TableFilter
+from varfilter.simulation import forecast as forecast
+from varfilter.simulation import generate as generate
 from varfilter.stream import Stream as Stream
 from varfilter.training import evaluate as evaluate
 from varfilter.training import fit as fit

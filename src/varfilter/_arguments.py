@@ -2,8 +2,9 @@
 
 import difflib
 import importlib
+import inspect
 import operator
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
@@ -119,3 +120,17 @@ def nearest(name: str, names: Iterable[str]) -> str:
     close = difflib.get_close_matches(name.lower().replace("_", "-"), by_lower, 1, 0.5)
     close = close or difflib.get_close_matches(name.lower(), by_lower, 1, 0.5)
     return f" Did you mean {by_lower[close[0]]!r}?" if close else ""
+
+
+def require_known_options(
+    read: Callable[..., Any], options: dict[str, Any], *, has_place: bool = True
+) -> None:
+    """Raise an error if `read`, the function that reads a source, lacks one of the options."""
+    # The first is the place to read from, which is no option.
+    known = list(inspect.signature(read).parameters)[int(has_place) :]
+    for option in options:
+        if option not in known:
+            raise TypeError(
+                f"`{read.__name__}`, which reads this, has no option {option!r}; it has"
+                f" {', '.join(known)}."
+            )

@@ -3,7 +3,9 @@
 import ast
 import re
 import shlex
+import shutil
 import sys
+import textwrap
 import unicodedata
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +16,8 @@ from typing import Any
 _ARGUMENT = re.compile(r"(?<!olumn )`([A-Za-z_][A-Za-z_.]*)((?:=|\[)[^`]*)?`(?: (?:is )?(?='))?")
 # Arguments that say which data are read: what follows them, in quotes, says it better.
 _PLACES = frozenset({"source", "path", "folder"})
+# How wide the labels of lines are; and how wide lines are at most: longer ones are hard to read.
+_LABEL, _MOST_COLUMNS = 10, 100
 
 
 def printable(text: str) -> str:
@@ -48,6 +52,22 @@ def tell(*lines: Any) -> None:
     """Write lines on how a command gets on, or why it does not, to standard error, at once."""
     for line in lines:
         print(printable(str(line)), file=sys.stderr, flush=True)
+
+
+def say_labelled(lines: list[tuple[str, str]], file: Any = None) -> None:
+    """Print (label, sentence) of each line, wrapped at words to the width of the terminal."""
+    file = sys.stderr if file is None else file
+    columns = min(shutil.get_terminal_size().columns, _MOST_COLUMNS)
+    for label, text in lines:
+        wrapped = textwrap.wrap(
+            text,
+            max(columns - 1, 40),
+            initial_indent=f"{label} ".ljust(_LABEL),
+            subsequent_indent=" " * _LABEL,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        print("\n".join(wrapped), file=file)
 
 
 def _is_space(character: str) -> bool:

@@ -32,7 +32,7 @@ from varfilter.filtering import (
 )
 from varfilter.filters.base import AbstractFilter, Filtered, require_fitting
 from varfilter.model import AbstractModel
-from varfilter.prediction import Forecast, forecast
+from varfilter.simulation import Forecast, forecast
 
 STREAM = _saved.Kind("stream")
 # Each array that goes into a compiled step or comes out of it costs about a microsecond. Those of

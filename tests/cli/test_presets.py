@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import equinox as eqx
+import jax
 import numpy as np
 import pytest
 import soundfile
@@ -10,9 +12,10 @@ import videos
 from commands import refuse, succeed
 from songs import write_songs
 from sounds import noise
+from varfilter._text import say_labelled
 from varfilter.cli.options import meant_by, overridden
-from varfilter.cli.overview import Correction, overview, say
-from varfilter.cli.presets import with_preset_given
+from varfilter.cli.overview import Correction, overview
+from varfilter.cli.train import with_preset_given
 from varfilter.data import write_midi
 from varfilter.experiments import EXPERIMENTS, SRNNSizes, own_experiment
 from varfilter.experiments.presets import SMALL
@@ -78,24 +81,57 @@ def test_a_run_keeps_its_preset(music):
     assert "`--preset small` cannot be given to a run that goes on" in message
 
 
-def test_video_of_another_size_is_trained(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def clips_of_another_size(folder):
+    """Words for a folder of short videos, in frames half as large as usual, and a tiny model."""
     for number in range(3):
-        write_video(tmp_path / "clips" / f"{number}.avi", videos.noise(5, seed=number))
+        write_video(folder / "clips" / f"{number}.avi", videos.noise(5, seed=number))
     tiny = {
         "model.code-size": 4, "model.latent-size": 2, "model.recurrent-size": 4,
         "filter.inference.hidden-size": 4, "optimizer.num-phi-steps": 1,
         "schedule.batch-size": 1, "schedule.num-steps": 3,
     }  # fmt: skip
-    given = ["--data.size", "32", *(f"--{name}={value}" for name, value in tiny.items())]
+    return ["--data.size", "32", *(f"--{name}={value}" for name, value in tiny.items())]
+
+
+def test_video_of_another_size_has_a_model_that_learns(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    given = clips_of_another_size(tmp_path)
+    target, experiment = target_of("clips", *given)
+    assert experiment.model.channels == (8, 16, 32)
+    dataset = load(experiment.data)
+    windows = experiment.windows(dataset, on_device=False)
+    model, filter, learner = experiment.build(dataset, experiment.updates_per_epoch(windows))
+    batch = windows.windows(0, jax.random.key(0))
+
+    def update(state):
+        mask, first = batch.mask[:, 1:], batch.xs[:, 0]
+        return learner.update(state, batch.xs[:, 1:], jax.random.key(1), mask=mask, x0=first)
+
+    # An update is traced, so that every shape fits; to compile it takes far longer.
+    before = learner.init(model, filter)
+    after, metrics = eqx.filter_eval_shape(update, before)
+    shapes = [
+        [leaf.shape for leaf in jax.tree.leaves(each.model) if hasattr(leaf, "shape")]
+        for each in (before, after)
+    ]
+    assert shapes[0] == shapes[1]
+    assert metrics.free_energy.shape == ()
+    # The same words go on with its run, and so does its folder; stages that are given stay.
+    Run.begin(target.out, experiment, dataset)
+    assert target_of("clips", *given)[1] == experiment
+    assert target_of(target.out, *given)[1] == target_of(target.out)[1] == experiment
+    stages = ("--model.channels", "4", "8", "8", "--model.convolutions", "1", "1", "1")
+    assert target_of("clips", *given, *stages)[1].model.channels == (4, 8, 8)
+
+
+@pytest.mark.slow  # what it compiles takes as long as all else in this file
+def test_video_of_another_size_is_trained(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    given = clips_of_another_size(tmp_path)
     succeed("train", "clips", *given, "--max-updates", "1", "--quiet")
     trained = Run.load("runs/clips").experiment
     assert trained.model.channels == (8, 16, 32)
-    # The same words go on with it, and so does its folder; stages that are given stay.
     assert target_of("clips", *given)[1] == trained
-    assert target_of("runs/clips", *given)[1] == target_of("runs/clips")[1] == trained
-    stages = ("--model.channels", "4", "8", "8", "--model.convolutions", "1", "1", "1")
-    assert target_of("clips", *given, *stages)[1].model.channels == (4, 8, 8)
 
 
 def test_unknown_presets_and_tables(tmp_path):
@@ -126,7 +162,7 @@ def test_what_is_said_before_it_starts(music, capsys):
     for columns in ("80", "120"):
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("COLUMNS", columns)
-            say(lines)
+            say_labelled(lines)
         shown = capsys.readouterr().err.splitlines()
         # But for the path, which is one word, and as long as the folder of the tests makes it.
         assert all(len(line) < int(columns) for line in shown if str(music)[:20] not in line)

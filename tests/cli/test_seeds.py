@@ -12,8 +12,8 @@ import pytest
 
 from commands import PROGRAM, command, refuse
 from songs import TINY
+from varfilter.runs.folder import seeds_in
 from varfilter.runs.run import Run
-from varfilter.runs.several import seeds_in
 from varfilter.training.checkpoints import kept_checkpoints
 
 pytestmark = pytest.mark.usefixtures("as_users_run_it")
@@ -29,7 +29,7 @@ def both(songs, tmp_path_factory):
     return folder, began, went_on
 
 
-@pytest.mark.slow  # as `tests/runs/test_several.py` shows by default
+@pytest.mark.slow  # as `tests/runs/test_sweep.py` shows by default
 def test_each_is_the_run_of_its_seed_alone(both, unbroken):
     folder, began, went_on = both
     assert (began.code, went_on.code) == (0, 0), began.err + went_on.err

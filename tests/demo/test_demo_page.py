@@ -18,7 +18,7 @@ from varfilter.demo.worlds import (
 )
 from varfilter.filtering import run
 from varfilter.filters import KalmanFilter
-from varfilter.prediction import generate
+from varfilter.simulation import generate
 
 
 @pytest.fixture(scope="module")

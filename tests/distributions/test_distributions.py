@@ -9,7 +9,7 @@ import scipy.stats
 
 import varfilter as vf
 from varfilter import distributions
-from varfilter.distributions import PaperDiscretizedNormal, Particles
+from varfilter.distributions import Joint, Mixture, PaperDiscretizedNormal, Particles
 from worlds import covariance, standard_error
 
 RANDOM = np.random.default_rng(0)
@@ -129,7 +129,7 @@ ALL = [
     BERNOULLI,
     vf.DiscretizedNormal(MEAN, LOG_VAR, 0.1, -2.0, 2.0),
     PaperDiscretizedNormal(MEAN, LOG_VAR, 0.1),
-    vf.Mixture(jax.tree.map(lambda a, b: jnp.stack([a, b]), NORMAL, OTHER_NORMAL), jnp.zeros(2)),
+    Mixture(jax.tree.map(lambda a, b: jnp.stack([a, b]), NORMAL, OTHER_NORMAL), jnp.zeros(2)),
 ]
 
 
@@ -255,7 +255,7 @@ def test_a_tree_of_distributions_is_their_product():
 
 
 def test_a_pair_of_draws_is_mirrored_where_the_family_is_symmetric():
-    joint = vf.Joint((NORMAL,), ((0, 1, 2),))
+    joint = Joint((NORMAL,), ((0, 1, 2),))
     tree = {"normal": NORMAL, "gaussian": GAUSSIAN, "vector": joint}
     first, second = distributions.sample_pair(tree, jax.random.key(5))
     for name in ("normal", "gaussian"):
@@ -323,7 +323,7 @@ def test_effective_sample_size_at_its_two_ends():
 def test_mixture_moments_and_density():
     w = np.array([0.2, 0.8])
     means, log_vars = np.stack([MEAN, OTHER_MEAN]), np.stack([LOG_VAR, OTHER_LOG_VAR])
-    mixture = vf.Mixture(vf.Normal(means, log_vars), jnp.log(jnp.array(w, jnp.float32)) + 7.0)
+    mixture = Mixture(vf.Normal(means, log_vars), jnp.log(jnp.array(w, jnp.float32)) + 7.0)
     mean = w @ means
     np.testing.assert_allclose(mixture.mean, mean, rtol=FLOAT32)
     np.testing.assert_allclose(

@@ -13,11 +13,12 @@ import pytest
 
 import varfilter as vf
 from varfilter.data import Batch, Dataset, Family, Ragged, RandomWindows
+from varfilter.distributions import Joint, Mixture
 from varfilter.experiments import Schedule
-from varfilter.models import ColumnHead
+from varfilter.models import ColumnHead, LinearDynamics
 from varfilter.testing import check_model
 from varfilter.training import Thinning
-from varfilter.training.updates import fit
+from varfilter.training.fitting import fit
 from worlds import standard_error
 
 ROOT = Path(__file__).parents[2]
@@ -28,7 +29,7 @@ COUNTS = vf.DiscretizedNormal(
     jnp.array([0.9, 0.2]), jnp.array([-0.5, 0.4]), (0.5, 0.25), (0.0, -1.0), (2.0, None)
 )
 PLACES = ((3, 0), (2,), (1, 4))
-JOINT = vf.Joint((NORMAL, BERNOULLI, COUNTS), PLACES)
+JOINT = Joint((NORMAL, BERNOULLI, COUNTS), PLACES)
 X = np.array([-1.4, 1.5, 1.0, 0.1, 0.25], np.float32)
 
 log_prob = jax.jit(lambda distribution, x: distribution.log_prob(x))
@@ -119,7 +120,7 @@ def test_a_mixture_of_joints_is_one():
     """As a particle filter predicts: log of the mean of two densities."""
     other = jax.tree.map(lambda leaf: leaf + 0.3, JOINT)
     both = jax.tree.map(lambda *leaves: jnp.stack(leaves), JOINT, other)
-    mixture = vf.Mixture(both, jnp.log(jnp.array([0.25, 0.75])))
+    mixture = Mixture(both, jnp.log(jnp.array([0.25, 0.75])))
     expected = jnp.log(0.25 * jnp.exp(log_prob(JOINT, X)) + 0.75 * jnp.exp(log_prob(other, X)))
     np.testing.assert_allclose(log_prob(mixture, X), expected, rtol=FLOAT32)
     assert mixture.shape == (5,)
@@ -128,11 +129,11 @@ def test_a_mixture_of_joints_is_one():
 
 def test_what_does_not_fit_is_refused():
     with pytest.raises(ValueError, match="every element of the vector once"):
-        vf.Joint((NORMAL, BERNOULLI), ((0, 1), (1,)))
+        Joint((NORMAL, BERNOULLI), ((0, 1), (1,)))
     with pytest.raises(ValueError, match=r"`parts\[1\]` must be over a vector of 2"):
-        vf.Joint((NORMAL, BERNOULLI), ((0, 1), (2, 3)))
+        Joint((NORMAL, BERNOULLI), ((0, 1), (2, 3)))
     with pytest.raises(ValueError, match="as many entries"):
-        vf.Joint((NORMAL,), ((0, 1), (2,)))
+        Joint((NORMAL,), ((0, 1), (2,)))
     with pytest.raises(ValueError, match="`width` has 2 entries"):
         vf.DiscretizedNormal(jnp.zeros(3), jnp.zeros(3), (0.1, 0.2))
     with pytest.raises(ValueError, match="`low` must lie below `high`"):
@@ -240,7 +241,7 @@ def test_thinning_needs_a_learner_that_allows_for_gaps():
     rows = Ragged.of([np.zeros((5, 2), np.float32)])
     windows = RandomWindows(Dataset("zeros", rows, rows, rows, Family(vf.Normal)), 4, 2)
     learner = vf.EndToEnd(theta=optax.adam(1e-3), phi=None, complete=True)
-    model = vf.LinearDynamics(2, 1, hidden_size=3, key=jax.random.key(0))
+    model = LinearDynamics(2, 1, hidden_size=3, key=jax.random.key(0))
     learning = learner.init(model, vf.VariationalFilter(vf.Prior()))
     with pytest.raises(ValueError, match="`thinning` hides observations"):
         next(fit(learner, learning, windows, jax.random.key(0), num_updates=1, thinning=Thinning()))

@@ -10,6 +10,7 @@ import pytest
 import varfilter as vf
 import worlds
 from varfilter.filters import EnsembleFilter, of_each_member, share_of_member
+from varfilter.inference import Exact
 from varfilter.learning import EnsembleLearner
 from varfilter.models import Ensemble
 from varfilter.testing import check_filter
@@ -71,7 +72,7 @@ def test_predictions_and_forecasts_are_of_all_members(models, xs):
 
 def test_each_member_is_filtered_as_it_would_be_alone(models, xs):
     """The same states and posteriors, with the key of its step."""
-    filters = [vf.VariationalFilter(vf.Exact()), vf.VariationalFilter(vf.Exact())]
+    filters = [vf.VariationalFilter(Exact()), vf.VariationalFilter(Exact())]
     filter, model = EnsembleFilter(filters), Ensemble(models[:2])
 
     @eqx.filter_jit
@@ -177,7 +178,7 @@ def test_what_is_no_ensemble_is_refused(models):
         vf.start(filter, Ensemble(models))
     with pytest.raises(TypeError, match="Use the learner of a member"):
         EnsembleLearner(vf.TimeParallel(theta=None, phi=None)).init(
-            models[0], vf.VariationalFilter(vf.Exact())
+            models[0], vf.VariationalFilter(Exact())
         )
     learner = EnsembleLearner(vf.TimeParallel(theta=None, phi=None))
     state = learner.init(worlds.ensemble(), EnsembleFilter([vf.VariationalFilter(vf.Prior())] * 2))

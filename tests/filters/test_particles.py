@@ -10,6 +10,7 @@ import scipy.stats
 import varfilter as vf
 from varfilter.filters.particle import particle_keys
 from varfilter.filters.resampling import systematic
+from varfilter.inference import Exact
 from worlds import (
     KEY,
     linear_gaussian,
@@ -101,7 +102,7 @@ def _trajectory_weights(xs, zs, proposal):
     return total
 
 
-@pytest.mark.parametrize("proposal", [vf.Prior(), vf.Exact()], ids=lambda p: type(p).__name__)
+@pytest.mark.parametrize("proposal", [vf.Prior(), Exact()], ids=lambda p: type(p).__name__)
 def test_without_resampling_the_bound_is_iwae(world, proposal):
     """log mean_i p(x, z_i) / q(z_i) over whole trajectories, from the recorded z's alone."""
     model, xs = world
@@ -134,7 +135,7 @@ def test_with_resampling_the_bound_is_fivo(world):
 
 
 @pytest.mark.parametrize(
-    ("proposal", "resample_below"), [(vf.Prior(), 0.0), (vf.Prior(), 1.0), (vf.Exact(), 0.5)]
+    ("proposal", "resample_below"), [(vf.Prior(), 0.0), (vf.Prior(), 1.0), (Exact(), 0.5)]
 )
 def test_the_evidence_estimate_is_unbiased(short, proposal, resample_below):
     """E[exp(bound)] = p(x): the property that makes log of it a bound."""
@@ -161,7 +162,7 @@ def test_the_exact_proposal_has_less_variance_than_the_bootstrap(scalar):
     model, xs, evidence = scalar
     blind, informed = (
         many_bounds(vf.ParticleFilter(proposal, 16), model, xs, 400)
-        for proposal in (vf.Prior(), vf.Exact())
+        for proposal in (vf.Prior(), Exact())
     )
     # A variance of 400 draws is right to sqrt(2 / 400) = 7%: a factor two is far outside.
     assert informed.var() < 0.5 * blind.var()
@@ -184,7 +185,7 @@ def test_adaptive_resampling_acts_below_its_threshold_only(scalar):
 
 def test_an_unobserved_step_weighs_nothing(scalar):
     model, _, _ = scalar
-    _, filtered = vf.run(vf.ParticleFilter(vf.Exact(), 50), model, np.full((5, 1), np.nan), KEY)
+    _, filtered = vf.run(vf.ParticleFilter(Exact(), 50), model, np.full((5, 1), np.nan), KEY)
     # log of a sum of 50 float32 weights that should be one.
     np.testing.assert_allclose(filtered.bound, 0.0, atol=1e-5)
     np.testing.assert_allclose(filtered.info.effective_sample_size, 50.0, rtol=1e-5)

@@ -9,6 +9,7 @@ import pytest
 
 import varfilter as vf
 from varfilter.inference import (
+    Exact,
     Gradients,
     Highway,
     LayerNorm,
@@ -47,7 +48,7 @@ def scalar():
 
 INFERENCES = {
     "Prior": lambda model: vf.Prior(),
-    "Exact": lambda model: vf.Exact(),
+    "Exact": lambda model: Exact(),
     "GradientDescent": lambda model: vf.GradientDescent(num_iterations=10, num_samples=4),
     "Amortized": lambda model: vf.Amortized(MLPPosterior(model, hidden_size=8, key=KEY)),
     "Recurrent": lambda model: vf.Recurrent(LSTMPosterior(model, hidden_size=8, key=KEY)),
@@ -114,7 +115,7 @@ def test_exact_inference_attains_the_optimum_of_the_sampled_recursion(build):
     """The optimum of the sampled recursion; it lies strictly above the Kalman evidence."""
     model = build()
     xs = observations(model, 30)
-    free_energies = -many_bounds(vf.VariationalFilter(vf.Exact(), num_samples=4), model, xs, 400)
+    free_energies = -many_bounds(vf.VariationalFilter(Exact(), num_samples=4), model, xs, 400)
     expected = optimum(model, xs)
     assert standard_error(free_energies) < 0.005 * expected  # else the next line could not fail
     assert abs(free_energies.mean() - expected) < 5 * standard_error(free_energies)
@@ -167,7 +168,7 @@ def test_gradient_descent_goes_on_from_where_another_inference_ends():
     @jax.jit
     def gap(rate, key):
         descent = vf.GradientDescent(
-            optax.sgd(rate), num_iterations=5, num_samples=256, start=vf.Exact()
+            optax.sgd(rate), num_iterations=5, num_samples=256, start=Exact()
         )
         return vf.kl(descent.infer(model, state, None, observation, key).posterior, exact)
 

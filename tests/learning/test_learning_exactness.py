@@ -8,7 +8,7 @@ import optax
 import pytest
 
 import varfilter as vf
-from varfilter.inference import MLPPosterior
+from varfilter.inference import Exact, MLPPosterior
 from varfilter.learning import time_parallel
 from varfilter.learning.state import Sequences
 from worlds import (
@@ -195,7 +195,7 @@ def test_the_kl_weight_weighs_the_kl_and_nothing_else():
     """F = reconstruction + weight * KL, at a q that does not depend on the weight."""
     model = linear_gaussian()
     xs = with_gaps(observations(model, 5))
-    filter = vf.VariationalFilter(vf.Exact())
+    filter = vf.VariationalFilter(Exact())
     runs = {w: vf.run(filter, model, xs, KEY, kl_weight=w)[1] for w in (0.0, 0.3, 1.0)}
     full = runs[1.0].info
     for weight, filtered in runs.items():

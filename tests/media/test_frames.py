@@ -10,12 +10,12 @@ from varfilter.data.tables.json_lines import TableLines
 from varfilter.data.tables.read import read_table
 from varfilter.data.tables.times import UNNAMED
 from varfilter.media import forecast_rows
-from varfilter.media.base import NewSequence
 from varfilter.media.formats import as_columns, write_rows
 from varfilter.media.frames import frame_like
 from varfilter.media.rows import Alarms, ColumnSurprises, Filtering
+from varfilter.media.sequences import NewSequence
 from varfilter.media.table import TableMedium, TableSource
-from varfilter.prediction import Forecast
+from varfilter.simulation import Forecast
 
 MEDIUM = TableMedium()
 

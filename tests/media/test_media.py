@@ -29,7 +29,7 @@ from varfilter.data import (
     video,
 )
 from varfilter.data import rolls as rolls_reader
-from varfilter.distributions import Bernoulli, DiscretizedNormal, Normal, Particles
+from varfilter.distributions import Bernoulli, DiscretizedNormal, Mixture, Normal, Particles
 from varfilter.media import (
     MEDIA,
     forecast_rows,
@@ -40,7 +40,7 @@ from varfilter.media import (
     write_samples,
 )
 from varfilter.media.rows import restored
-from varfilter.prediction import Forecast
+from varfilter.simulation import Forecast
 
 HOUR = np.timedelta64(3600, "s")
 
@@ -196,7 +196,7 @@ def test_mixtures_are_averaged_over_particles_and_not_over_time():
     made = dataset(np.zeros((2, 3), np.float32), Family(Normal))
     means = np.random.default_rng(0).normal(size=(2, 5, 3)).astype(np.float32)
     weights = np.log(np.full((2, 5), 0.2, np.float32))
-    mixture = jax.vmap(vf.Mixture)(Normal(means, np.full_like(means, -40.0)), weights)
+    mixture = jax.vmap(Mixture)(Normal(means, np.full_like(means, -40.0)), weights)
     particles = jax.vmap(Particles)(jnp.asarray(means), jnp.asarray(weights))
     result = filtered(mixture, np.zeros(2), particles)
     for t, row in enumerate(step_rows(made, made.train[0], result, latents=True)):

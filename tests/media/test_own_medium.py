@@ -26,8 +26,8 @@ from varfilter.media import (
     source_of,
     write_samples,
 )
-from varfilter.media.base import files_in
 from varfilter.media.reference import last_value_reference
+from varfilter.media.sequences import files_in
 from varfilter.report import report
 from varfilter.runs import Run, filter_data, forecast_data, sample_run, score_run, train_run
 

@@ -9,6 +9,7 @@ from jaxtyping import Array
 
 import varfilter as vf
 from refusals import refuses
+from varfilter.distributions import AbstractDistribution
 from varfilter.inference import MLPPosterior
 from worlds import KEY
 
@@ -36,7 +37,7 @@ class Walk(vf.AbstractModel):
         return z
 
 
-class VectorScore(vf.AbstractDistribution):
+class VectorScore(AbstractDistribution):
     """A distribution whose log-probability is not summed."""
 
     mean: Array

@@ -12,7 +12,7 @@ import varfilter as vf
 import worlds
 from refusals import refuses
 from varfilter.distributions import Bernoulli, DiscretizedNormal, Joint, Normal
-from varfilter.inference import LSTMPosterior, MLPPosterior
+from varfilter.inference import Exact, LSTMPosterior, MLPPosterior
 from varfilter.models import BernoulliHead, ColumnHead, Logarithmic, NormalHead, VaryingNormalHead
 
 KEY = jax.random.key(11)
@@ -77,7 +77,7 @@ def test_particles_of_it_come_to_the_exact_evidence_with_gaps():
         xs[2, 0] = xs[7, 1] = np.nan
         xs[4:6] = np.nan
         _, exact = vf.run(vf.KalmanFilter(), written_out(model, X0), xs, KEY)
-        filter = vf.ParticleFilter(vf.Exact(), 4000)
+        filter = vf.ParticleFilter(Exact(), 4000)
         sums = [
             float(vf.run(filter, moving(model), xs, jax.random.key(seed), x0=X0)[1].bound.sum())
             for seed in range(4)
@@ -91,7 +91,7 @@ INFERENCES = {
     "avf": lambda model: vf.Iterative(
         model, hidden_size=6, num_layers=1, encode_observation=True, key=KEY
     ),
-    "exact": lambda model: vf.Exact(),
+    "exact": lambda model: Exact(),
     "mlp": lambda model: vf.Amortized(MLPPosterior(model, hidden_size=5, key=KEY)),
     "lstm": lambda model: vf.Recurrent(LSTMPosterior(model, hidden_size=5, key=KEY)),
 }

@@ -8,14 +8,14 @@ import jax
 import numpy as np
 import pytest
 
+from varfilter.cli.evaluate import Evaluate
 from varfilter.cli.options import TrainOptions
-from varfilter.cli.reports import Evaluate
-from varfilter.cli.several import _print_end as print_end_of_seeds
+from varfilter.cli.seeds import _print_end as print_end_of_seeds
 from varfilter.cli.train import _print_end
 from varfilter.media.naive import LAST, LINEAR
-from varfilter.plots.columns import Fan, columns, drawn_columns, fan
 from varfilter.plots.figures import InspectedSequence
 from varfilter.plots.style import NARROW, WIDE
+from varfilter.plots.tables import Fan, draw_columns, draw_fan, drawn_columns
 from varfilter.report.columns import middle_fan
 from varfilter.runs import Run, apply_run, comparison
 from varfilter.runs.checkpointing import Best
@@ -188,14 +188,14 @@ def test_figures_have_the_units_and_the_times_of_the_table(reported):
     for width in (WIDE, NARROW):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            figure = columns(dataset, sequence, width)
+            figure = draw_columns(dataset, sequence, width)
             figure.canvas.draw()
         heat, below = figure.axes  # and no panel of the constant
         shown = [text.get_text() for text in below.get_xticklabels()]
         assert any("Feb" in text for text in shown)
         own = heat.lines[1].get_ydata()
         np.testing.assert_allclose(own, dataset.scaling.restore(sequence.xs)[:, 0])
-    assert drawn_columns(dataset, sequence.xs) == [0]
+    assert drawn_columns(sequence.xs) == [0]
     longer = sequence_of(np.arange(900.0))
     longer = longer._replace(surprise=np.where(np.arange(900) == 700, 50.0, 0.0))
     part = run.medium.inspected(longer)
@@ -217,7 +217,7 @@ def test_a_forecast_is_drawn_beside_what_came(reported):
     seen = xs[-8:][~np.isnan(xs[-8:])]
     assert wide == pytest.approx(np.mean(np.abs(seen) <= 1))
     assert narrow == pytest.approx(np.mean(np.abs(seen) <= 0.5))
-    figure = fan(dataset, found, WIDE)
+    figure = draw_fan(dataset, found, WIDE)
     assert len(figure.axes) == 2
     ahead = figure.axes[0].lines[0]
     np.testing.assert_array_equal(ahead.get_xdata(), np.arange(15, 23))

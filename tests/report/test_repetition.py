@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from varfilter.cli.options import meant_by, overridden, with_method
-from varfilter.cli.presets import with_preset_given
+from varfilter.cli.train import with_preset_given
 from varfilter.data import write_wav
 from varfilter.experiments import VRNNSizes, experiment_named
 from varfilter.report.repetition import brevity, command, epochs_in_words, in_python, typed

@@ -18,8 +18,8 @@ from varfilter.experiments import TableSizes, own_experiment
 from varfilter.media import forecast_rows, source_of
 from varfilter.media.frames import frame_like
 from varfilter.media.reference import last_value_reference
-from varfilter.prediction import Forecast
 from varfilter.runs import Run, TableFilter
+from varfilter.simulation import Forecast
 from varfilter.training.predictive_scores import Predictions, column_scores
 
 NUM_ROWS = 90

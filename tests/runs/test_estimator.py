@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from varfilter.experiments import Baseline, Experiment, FilterChoice, Schedule, VRNNSizes
-from varfilter.plots.bands import Band, draw_bands
+from varfilter.plots.tables import Band, draw_bands
 from varfilter.runs import Run, TableFilter, filter_data
 from varfilter.runs.estimator import NotFittedError
 

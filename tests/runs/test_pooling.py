@@ -21,7 +21,7 @@ from varfilter.media import linear, new_sequences
 from varfilter.media.gaussians import Gaussians
 from varfilter.media.linear import LinearReference, linear_start
 from varfilter.media.reference import level_groups
-from varfilter.prediction import Forecast, predictive_quantiles
+from varfilter.prediction import predictive_quantiles
 from varfilter.runs import Run, apply_run, forecast_data, pooling
 from varfilter.runs.comparison import compare_run
 from varfilter.runs.forecasting import fit_pool, known_pool, validated_horizons, with_pool
@@ -36,6 +36,7 @@ from varfilter.runs.pooling import (
     pooled_predictions,
     start_weights,
 )
+from varfilter.simulation import Forecast
 from varfilter.training.checkpoints import Checkpoint, save_checkpoint
 from varfilter.training.predictive_draws import WIDTHS, Drawn
 from varfilter.training.predictive_scores import Weighted

@@ -13,12 +13,12 @@ from tiny_runs import chorales, keep_untrained, tiny, videos
 from varfilter.data import Ragged, write_midi
 from varfilter.data.midi import read_midi
 from varfilter.media import load, source_of
-from varfilter.prediction import require_temperature
 from varfilter.runs import Run, repair_run, sample_run
 from varfilter.runs.applied import apply_run
 from varfilter.runs.measures import RunPredictor, measure_run
 from varfilter.runs.sampling import observed_mean
 from varfilter.runs.starts import STARTS, starts_of, training_starts
+from varfilter.simulation import require_temperature
 
 
 @pytest.fixture(scope="module")

@@ -10,10 +10,10 @@ import pytest
 from tiny_runs import SRNN, TINY, chorales
 from varfilter.experiments import Schedule, experiment_named
 from varfilter.runs import Run, train_run, train_runs
-from varfilter.runs.stopping import StoppingRule
 from varfilter.runs.training import Stopped, Validated, Validating
 from varfilter.runs.validation import (
     SHARE,
+    StoppingRule,
     Validation,
     ValidationPart,
     affordable,

@@ -8,6 +8,7 @@ import pytest
 
 import varfilter as vf
 import worlds
+from varfilter.distributions import AbstractDistribution
 from varfilter.inference import Inferred
 from varfilter.testing import ConformanceError, check_filter, check_inference, check_model
 
@@ -41,7 +42,7 @@ class Overflowing(Walk):
         return worlds.PlainNormal(self.gain * z)
 
 
-class NaNAsNumber(vf.AbstractDistribution):
+class NaNAsNumber(AbstractDistribution):
     """A unit Gaussian that forgets to look for missing elements, or takes them for zeros."""
 
     mean: jax.Array

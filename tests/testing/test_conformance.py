@@ -19,6 +19,7 @@ from catalog import (
     names,
     pairs,
 )
+from varfilter.inference import Exact
 from varfilter.models import BernoulliHead
 from varfilter.testing import check_filter, check_inference, check_model
 
@@ -75,9 +76,9 @@ def test_every_class_has_an_example():
     "filter",
     [
         pytest.param(vf.KalmanFilter(), id="kalman"),
-        pytest.param(vf.VariationalFilter(vf.Exact()), id="exact", marks=SLOW),
+        pytest.param(vf.VariationalFilter(Exact()), id="exact", marks=SLOW),
         # Particles by default with a proposal that learns (`test_particle_conformance.py`).
-        pytest.param(vf.ParticleFilter(vf.Exact(), 4), id="optimal-particles", marks=SLOW),
+        pytest.param(vf.ParticleFilter(Exact(), 4), id="optimal-particles", marks=SLOW),
     ],
 )
 def test_exact_filters_conform(filter):

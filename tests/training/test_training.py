@@ -20,7 +20,7 @@ from safetensors.numpy import save_file
 import varfilter as vf
 from refusals import refuses
 from varfilter.data import Dataset, Family, Ragged, RandomWindows, Scaling
-from varfilter.training import updates
+from varfilter.training import fitting
 from varfilter.training.checkpoints import (
     Checkpoint,
     keep_checkpoint,
@@ -31,7 +31,7 @@ from varfilter.training.checkpoints import (
     save_checkpoint,
 )
 from varfilter.training.evaluation import evaluate
-from varfilter.training.updates import Annealing, fit
+from varfilter.training.fitting import Annealing, fit
 from worlds import KEY, assert_same_bits, deep_markov, linear_gaussian, observations
 
 pytestmark = pytest.mark.usefixtures("as_users_run_it")
@@ -105,8 +105,8 @@ def test_a_checkpoint_resumes_to_the_bit(unbroken, tmp_path):
 def test_as_many_updates_a_dispatch_as_take_the_time(monkeypatch):
     """By a clock on which an update takes a tenth of a second, and compiling 100 s."""
     now = [0.0]
-    monkeypatch.setattr(updates, "time", SimpleNamespace(perf_counter=lambda: now[0]))
-    pace = updates._Pace(most=50, seconds=1.0, together=False)
+    monkeypatch.setattr(fitting, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    pace = fitting._Pace(most=50, seconds=1.0, together=False)
     counts, first = [], 7
     for seconds in [100.1] + [None] * 5 + [8.0, 0.5, 0.1, 0.1]:
         count = pace.end(first) - first
@@ -117,7 +117,7 @@ def test_as_many_updates_a_dispatch_as_take_the_time(monkeypatch):
     # Twice as many each time, up to a second; fewer after one that took eight.
     assert counts == [1, 1, 2, 4, 8, 8, 8, 1, 2, 4]
     assert pace.end(first) - first == 8
-    grid = updates._Pace(most=50, seconds=None, together=False)
+    grid = fitting._Pace(most=50, seconds=None, together=False)
     assert [grid.end(first) for first in (0, 49, 50, 120)] == [50, 50, 100, 150]
 
 
@@ -238,7 +238,7 @@ import jax
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 from test_training import KEY, LEARNER, begun, windows
 from varfilter.training.checkpoints import Checkpoint, keep_checkpoint, newest_checkpoint
-from varfilter.training.updates import fit
+from varfilter.training.fitting import fit
 folder, num_updates = sys.argv[1], int(sys.argv[2])
 learning = begun(LEARNER)
 found, _ = newest_checkpoint(folder, learning)

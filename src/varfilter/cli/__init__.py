@@ -15,7 +15,7 @@ COMMANDS = {
     "list": ("listing:ListExperiments", "the experiments that have a name"),
     "train": ("train:Train", "train on your own data, or an experiment; go on"),
     "repair": ("checks:Repair", "put right what is damaged in a run's folder"),
-    "evaluate": ("reports:Evaluate", "score a run on whole held-out sequences"),
+    "evaluate": ("evaluate:Evaluate", "score a run on whole held-out sequences"),
     "filter": ("apply:Filter", "predict each step of new data; how surprising it was"),
     "forecast": ("apply:Forecast", "how new data may go on: means and quantiles"),
     "sample": ("sample:Sample", "sequences that a trained model makes up"),

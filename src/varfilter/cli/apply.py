@@ -114,8 +114,8 @@ class Filter(AppliedCommand):
         """Run; returns the exit code."""
         with refusals(SMALLER, self.flags) as refused:
             from varfilter.runs.alarms import with_alarms
-            from varfilter.runs.applied import apply_run, filter_data
-            from varfilter.runs.predictions import expected_steps
+            from varfilter.runs.applied import apply_run
+            from varfilter.runs.predictions import expected_steps, filter_data
 
             run, output = _opened(self.run, self.out, self.format, needs_all=False)
             options = {
@@ -214,10 +214,10 @@ class Forecast(AppliedCommand):
         with refusals(smaller, self.flags) as refused:
             from varfilter._arguments import require_positive
             from varfilter.prediction import require_levels
-            from varfilter.runs.applied import apply_run, forecast_data
+            from varfilter.runs.applied import apply_run
             from varfilter.runs.forecasting import with_pool
             from varfilter.runs.metrics import verdict
-            from varfilter.runs.predictions import expected_ahead
+            from varfilter.runs.predictions import expected_ahead, forecast_data
 
             require_positive("--horizon", self.horizon)
             run, output = _opened(self.run, self.out, self.format, needs_all=True)

@@ -107,6 +107,25 @@ Format = Annotated[Literal["jsonl", "csv", "parquet", "npz"] | None, named("json
 Split = Literal["train", "valid", "test"]
 
 
+def require_measured(command: Any, runs: Sequence[Any]) -> None:
+    """Refuse numbers of measures that the media of the runs do not have."""
+    if command.num_futures is not None and command.num_futures < 0:
+        raise ValueError(f"`num_futures` must not be negative; got {command.num_futures}.")
+    trained_on = " and ".join(dict.fromkeys(run.medium.plural for run in runs))
+    for name, is_measured, what in (
+        ("num_futures", any(run.medium.has_futures for run in runs),
+         "how many futures of a video are drawn, of which the best counts"),
+        ("horizon", any(run.medium.has_column_references for run in runs),
+         "how many steps ahead the columns of a table are scored"),
+    ):  # fmt: skip
+        value = getattr(command, name)
+        if value is not None and not is_measured:
+            raise ValueError(
+                f"`{name}` is {value}, but says {what}; what was trained here was trained on"
+                f" {trained_on}. Leave it out."
+            )
+
+
 def require_place(out: Path | None, endings: Sequence[str] = ()) -> None:
     """Refuse a file that cannot be written, before anything is read or compiled for it."""
     if out is None:
@@ -248,9 +267,8 @@ def meant_by(word: str) -> Target:
         own_experiment,
     )
     from varfilter.media import source_of
-    from varfilter.runs.folder import is_run
+    from varfilter.runs.folder import is_run, seed_folder, seeds_in
     from varfilter.runs.run import Run
-    from varfilter.runs.several import seed_folder, seeds_in
 
     path = Path(word).expanduser()
     is_name = word in EXPERIMENTS and word not in TEMPLATES

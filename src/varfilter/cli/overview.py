@@ -1,19 +1,13 @@
 """What `train` says before it starts, and what it corrects of that after the first updates."""
 
-import shutil
 import statistics
-import sys
-import textwrap
 from typing import Any
 
-from varfilter._text import count, in_options
+from varfilter._text import count, in_options, say_labelled
 from varfilter.data.sets.registry import CATALOGUE, data_folder, locate
 from varfilter.experiments.costs import VALIDATION, duration, rough_duration
-from varfilter.runs.stopping import fewest_stale
+from varfilter.runs.validation import fewest_stale
 
-LABEL = 10
-# Beyond this lines are hard to read.
-MOST_COLUMNS = 100
 # Updates that are timed before the guess is corrected, and for how long at least.
 NUM_TIMED, SECONDS_TIMED = 3, 5.0
 SPLITS = ("train", "valid", "test")
@@ -30,22 +24,6 @@ def overview(run: Any, dataset: Any, plan: Any) -> list[tuple[str, str]]:
         *(_costs(plan) if plan.left else []),
         ("run", str(run.folder)),
     ]
-
-
-def say(lines: list[tuple[str, str]], file: Any = None) -> None:
-    """Print the lines, wrapped at words to the width of the terminal."""
-    file = sys.stderr if file is None else file
-    columns = min(shutil.get_terminal_size().columns, MOST_COLUMNS)
-    for label, text in lines:
-        wrapped = textwrap.wrap(
-            text,
-            max(columns - 1, 40),
-            initial_indent=f"{label} ".ljust(LABEL),
-            subsequent_indent=" " * LABEL,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-        print("\n".join(wrapped), file=file)
 
 
 class Correction:
@@ -82,7 +60,7 @@ class Correction:
         # What is over in a moment needs no estimate.
         if pace * (self.plan.num_updates - event.step) < SECONDS_TIMED:
             return
-        say([("measured", self._words(pace, event.step))])
+        say_labelled([("measured", self._words(pace, event.step))])
 
     def _words(self, seconds: float, step: int) -> str:
         import jax

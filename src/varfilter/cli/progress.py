@@ -15,10 +15,10 @@ from rich.table import Table
 from rich.text import Text
 
 from varfilter._arguments import require_library
-from varfilter._text import count, printable, tell
+from varfilter._text import count, printable, say_labelled, tell
 from varfilter.cli.exits import Stopping
 from varfilter.cli.options import TrainOptions
-from varfilter.cli.overview import Correction, say
+from varfilter.cli.overview import Correction
 from varfilter.runs.checkpointing import Best
 from varfilter.runs.metrics import collapse, rise
 from varfilter.runs.plan import Plan
@@ -291,7 +291,7 @@ class _Warnings:
         lines = self.run.metrics()
         for judge in (rise, collapse):
             if judge not in self.said and (text := judge(lines)) is not None:
-                say([("warning:", text)])
+                say_labelled([("warning:", text)])
                 self.said.add(judge)
 
 

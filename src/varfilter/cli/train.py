@@ -4,11 +4,12 @@ import sys
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
-from varfilter._text import pasteable, say, tell
+from varfilter._text import pasteable, say, say_labelled, tell
 from varfilter.cli import usage
 from varfilter.cli.exits import STOPPED, Stopping, refusals
 from varfilter.cli.options import (
@@ -17,11 +18,11 @@ from varfilter.cli.options import (
     TrainOptions,
     experiment_flags,
     experiment_options,
+    given_option,
     meant_by,
     overridden,
     with_method,
 )
-from varfilter.cli.presets import with_preset_given
 
 SMALLER = (
     "Give a smaller --schedule.batch-size or --schedule.num-steps, or smaller sizes of the model."
@@ -87,7 +88,6 @@ class Train(TrainOptions, Command):
 def _train(target: Target, options: TrainOptions, stopping: Stopping, words: Sequence[str]) -> int:
     from varfilter._arguments import require_library, require_positive
     from varfilter.cli.overview import overview
-    from varfilter.cli.overview import say as say_overview
     from varfilter.cli.progress import shown_by
     from varfilter.devices import in_any_process, is_first_process
     from varfilter.media import load, medium_named
@@ -116,7 +116,7 @@ def _train(target: Target, options: TrainOptions, stopping: Stopping, words: Seq
     if options.tensorboard:
         require_library("tensorboardX", extra="tensorboard")
     if options.seeds is not None:
-        from varfilter.cli.several import train_seeds
+        from varfilter.cli.seeds import train_seeds
 
         return train_seeds(target, options, stopping, words)
     stopping.is_alone = not options.distributed
@@ -134,7 +134,7 @@ def _train(target: Target, options: TrainOptions, stopping: Stopping, words: Seq
     if not options.quiet:
         reached = [reached_in(run.folder)]
         plan = plan_run(experiment, dataset, max_updates=options.max_updates, reached=reached)
-        say_overview(overview(run, dataset, plan))
+        say_labelled(overview(run, dataset, plan))
     events = train_run(
         run,
         dataset,
@@ -194,7 +194,6 @@ def _left(run: Any) -> str:
 
 def _print_end(run: Any, dataset: Any, stopped: Any, options: TrainOptions) -> None:
     from varfilter.cli.comparison import say_alarms, say_comparison
-    from varfilter.cli.overview import say as say_overview
     from varfilter.cli.progress import best_score
     from varfilter.runs.applied import calibrate_run
     from varfilter.runs.comparison import remember_comparison
@@ -214,10 +213,75 @@ def _print_end(run: Any, dataset: Any, stopped: Any, options: TrainOptions) -> N
         say_comparison(compared)
     naive = verdict(run)
     others = [text for text in judged_run(run, dataset) if text != naive]
-    say_overview([("warning:", text) for text in others], sys.stdout)
+    say_labelled([("warning:", text) for text in others], sys.stdout)
     say(f"next: {run.command('evaluate')}", f"      {run.command('report')}")
     # Last of all: who reads one line should read this one.
-    say_overview([("warning:", naive)] if naive else [], sys.stdout)
+    say_labelled([("warning:", naive)] if naive else [], sys.stdout)
+
+
+def with_preset_given(target: Target, words: Sequence[str]) -> Target:
+    """The target by the preset that was given; without one, by what suits its data and the device.
+
+    A run that is resumed keeps its own settings, and so does one that is already where this one is
+    to go, if it is on the same data.
+    """
+    from varfilter.experiments.paper import own_experiment
+    from varfilter.experiments.presets import PRESETS, with_preset
+
+    given = given_option(words, "--preset")
+    if given is not None and given not in PRESETS:
+        return target  # which the parser refuses, in its own words
+    if target.run is not None:
+        own = target.run.experiment.preset
+        if given not in (None, own):
+            raise ValueError(
+                f"`--preset {given}` cannot be given to a run that goes on: {str(target.out)!r} was"
+                f" begun by that of {own}, and keeps its settings. Leave it out, or begin another"
+                " run with another `--out`."
+            )
+        return target
+    if not target.is_own:
+        if given in (None, target.experiment.preset):
+            return target
+        small = with_preset(target.experiment, given)
+        small = replace(small, name=f"{small.name}-{given}")
+        return Target(small, target.out.with_name(f"{target.out.name}-{given}"))
+    source = target.experiment.data
+    preset = given or _of_run_there(target, words) or _suitable(source, words)
+    return replace(target, experiment=own_experiment(source, preset))
+
+
+def _of_run_there(target: Target, words: Sequence[str]) -> str | None:
+    """The preset of the run on these data that this command goes on with, if it is there."""
+    from varfilter.runs.folder import is_run, seed_folder, seeds_in
+    from varfilter.runs.run import Run
+
+    out = Path(given_option(words, "--out") or target.out).expanduser()
+    if seeds := seeds_in(out):
+        out = seed_folder(out, seeds[0])
+    if not is_run(out):
+        return None
+    experiment = Run.load(out).experiment
+    is_same = experiment.data.source == target.experiment.data.source
+    return experiment.preset if is_same else None
+
+
+def _suitable(source: Any, words: Sequence[str]) -> str:
+    import jax
+
+    from varfilter.experiments.paper import EXPERIMENTS
+    from varfilter.experiments.presets import suitable_preset
+    from varfilter.media import medium_named
+
+    medium = medium_named(source.medium)
+    like, path = EXPERIMENTS[medium.experiment], Path(source.source)
+    if {"-h", "--help"} & set(words):
+        return "small"
+    # Devices must not be looked at before the processes know of each other.
+    platform = "gpu" if "--distributed" in words else jax.default_backend()
+    files = path.rglob("*") if path.is_dir() else (path,)
+    num_recordings = sum(file.suffix.lower() in medium.suffixes for file in files)
+    return suitable_preset(like, platform, num_recordings)
 
 
 def _help(prog: str, experiment: Any, words: Sequence[str]) -> str:

@@ -80,7 +80,7 @@ class SoundHeader(NamedTuple):
 class FrameHeader(NamedTuple):
     """The size of the frames of a video, whether they are in colour, and how many a second has.
 
-    None is not known.
+    What is not known is None.
     """
 
     width: int

@@ -42,7 +42,7 @@ from varfilter.inference import (
 from varfilter.learning import EndToEnd, TimeParallel
 from varfilter.model import AbstractModel
 from varfilter.models import LinearGaussian
-from varfilter.prediction import generate
+from varfilter.simulation import generate
 from varfilter.training import Annealing, fit
 
 NUM_STEPS = 40

@@ -52,7 +52,7 @@ class Parameters(NamedTuple):
 
     @property
     def total(self) -> int:
-        """Of both together."""
+        """How many parameters there are in all."""
         return self.model + self.inference
 
 

@@ -47,8 +47,8 @@ from varfilter.learning.dropout import Dropout, require_rate
 from varfilter.model import AbstractModel
 from varfilter.models import SRNN, SVG, VRNN
 from varfilter.training.augmentation import Thinning, Transposition
+from varfilter.training.fitting import Annealing
 from varfilter.training.stacking import numbered
-from varfilter.training.updates import Annealing
 
 Bound = Literal["elbo", "iwae", "fivo"]
 Gradient = Literal["fixed-ancestors", "scored-ancestors"]
@@ -83,7 +83,7 @@ class AVF:
     """Draws of z_t, or pairs of them, that the network's signal is averaged over."""
 
     def build(self, model: AbstractModel, key: PRNGKeyArray) -> AbstractInference:
-        """Build it for this model."""
+        """Build the AVF inference with these settings for a model."""
         update = {"highway": Highway, "learned-step": LearnedStep, "shift": Shift}[self.update]
         normalizations = {"layer": LayerNorm, "log": SignedLog, "norm-and-log": NormAndLog}
         signals = {
@@ -117,7 +117,7 @@ class Baseline:
     """SRNN: q sees z_{t-1} too, and its mean is added to the prior's (Fraccaro et al.)."""
 
     def build(self, model: AbstractModel, key: PRNGKeyArray) -> AbstractInference:
-        """Build it for this model."""
+        """Build the baseline's inference, which is that of the model's own paper."""
         core = model.core
         if self.residual and not isinstance(core, SRNN):
             raise ValueError(
@@ -186,7 +186,7 @@ class FilterChoice:
             )
 
     def build(self, model: AbstractModel, key: PRNGKeyArray) -> AbstractFilter:
-        """Build it for this model."""
+        """Build the filter with its inference for a model."""
         inference = self.inference.build(model, key)
         return filter_with(
             inference, self.bound, self.num_particles, self.gradient, num_samples=self.num_samples

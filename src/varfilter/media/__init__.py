@@ -1,6 +1,6 @@
 """Media: what depends on the kind of the data, a file for each kind."""
 
-from varfilter.media.base import AbstractMedium, Ahead, Gallery, Inspection, NewSequence, Source
+from varfilter.media.base import AbstractMedium
 from varfilter.media.catalogue import (
     MEDIA,
     forecast_rows,
@@ -15,9 +15,11 @@ from varfilter.media.catalogue import (
     step_rows,
     write_samples,
 )
+from varfilter.media.exhibits import Gallery, Inspection
 from varfilter.media.formats import Row, Vector, write_rows
 from varfilter.media.measures import Measure
 from varfilter.media.reference import Reference
+from varfilter.media.sequences import Ahead, NewSequence, Source
 
 __all__ = [
     "MEDIA",

@@ -7,10 +7,10 @@ arrays, which need no more than the defaults, are at the end of this file.
 
 from abc import ABC
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -21,98 +21,15 @@ from varfilter._text import count
 from varfilter.data.arrays import read_array
 from varfilter.data.dataset import Dataset
 from varfilter.data.ragged import Ragged
-from varfilter.media.exhibits import Exhibit, Maker
+from varfilter.media.exhibits import Exhibit, Gallery, Inspection, Maker
 from varfilter.media.formats import Row, Vector, write_rows
 from varfilter.media.measures import Measure, Predictor
 from varfilter.media.reference import Reference, marginal_reference
-from varfilter.media.rows import Filtering, GivenRows, latent_row, restored, times_from
+from varfilter.media.rows import Filtering, latent_row, restored, times_from
+from varfilter.media.sequences import Ahead, NewRecording, NewSequence, Source
 
 # matplotlib is imported where something is drawn: most commands draw nothing.
 Figure = Any
-
-
-@dataclass(frozen=True)
-class Source:
-    """Which data are meant, and how they are read; an option that is None is the reader's own.
-
-    Each medium has a class of its own, whose further fields are the options of its readers; the
-    `metavar` in the metadata of a field is what its help says that the option takes.
-    """
-
-    medium: ClassVar[str] = ""
-
-    source: str
-    """A name of `varfilter data list`, or the path of a file or folder."""
-    at: str | None = None
-    """Where a set that has a name lies, if not in the data folder."""
-
-    def options(self) -> dict[str, Any]:
-        """The options that were given, as the function that reads the data calls them."""
-        named = {field.name: getattr(self, field.name) for field in fields(self)[2:]}
-        return {name: value for name, value in named.items() if value is not None}
-
-    def flags(self) -> dict[str, str]:
-        """The options of `varfilter train` by the names that a reader's notes call them."""
-        return {each.name: f"--data.{each.name.replace('_', '-')}" for each in fields(self)}
-
-
-class NewSequence(NamedTuple):
-    """A sequence to be filtered: rows in the user's units, observations in the model's, times.
-
-    `us` are the known inputs of its steps, as the model takes them, where the data have any, and
-    `given` the rows of the user's of which the steps were made, where they differ. `schema` is its
-    own in place of the data set's, as a song has its own tempo; None: it has no other.
-    """
-
-    name: str | int
-    rows: np.ndarray
-    xs: np.ndarray
-    times: np.ndarray
-    us: np.ndarray | None = None
-    given: GivenRows | None = None
-    schema: Any = None
-
-    def steps(self, begin: int, end: int, rows_per_step: int = 1) -> "NewSequence":
-        """The part from one step up to another."""
-        us = None if self.us is None else self.us[begin:end]
-        rows = self.rows[begin * rows_per_step : end * rows_per_step]
-        given = None if self.given is None else self.given.steps(begin, end)
-        xs, times = self.xs[begin:end], self.times[begin:end]
-        return NewSequence(self.name, rows, xs, times, us, given, self.schema)
-
-
-class NewRecording(NamedTuple):
-    """A recording as it was read: rows in the user's units, and its own schema if it has one."""
-
-    name: str
-    rows: np.ndarray
-    schema: Any = None
-
-
-class Ahead(NamedTuple):
-    """What is known of the steps after a sequence: their times, and their known inputs, if any."""
-
-    times: np.ndarray
-    us: np.ndarray | None
-
-
-class Gallery(NamedTuple):
-    """How much of a data set a figure of it shows at most, and what it says of gaps."""
-
-    num_sequences: int = 4
-    num_rows: int = 200
-    missing: str = "missing values are grey-blue"
-
-
-class Inspection(NamedTuple):
-    """How much of a split a report looks at closely, and how much of that it draws."""
-
-    num_sequences: int = 4
-    num_drawn: int = 2
-    num_steps: int = 200
-    num_samples: int = 64
-    has_worst: bool = False
-    """Whether the sequence with the most nats per step comes first, and is drawn."""
 
 
 class AbstractMedium(ABC):
@@ -472,36 +389,11 @@ class AbstractMedium(ABC):
 
     def draw_sequence(self, dataset: Dataset, sequence: Any, width: float) -> Figure:
         """Draw a filtered sequence; the most surprising steps are marked."""
-        from varfilter.plots import columns, datasets, figures
+        from varfilter.plots import datasets, figures, tables
 
         if dataset.num_elements <= datasets.MOST_PANELS:
-            return columns.columns(dataset, sequence, width)
+            return tables.draw_columns(dataset, sequence, width)
         return figures.images(dataset, sequence, width)[0]
-
-
-def files_in(path: Path, medium: AbstractMedium) -> Iterator[tuple[str, Path]]:
-    """(name, file) of a recording, or of those in a folder and its folders, by name."""
-    suffixes = medium.suffixes
-    if path.is_file():
-        if path.suffix.lower() not in suffixes:
-            raise ValueError(
-                f"`INPUT` is {str(path)!r}, but the run was trained on {medium.plural}. Give"
-                f" {medium.inputs}."
-            )
-        yield path.stem, path
-        return
-    found = [
-        file
-        for file in sorted(path.rglob("*"))
-        if file.suffix.lower() in suffixes and not file.name.startswith(".") and file.is_file()
-    ]
-    if not found:
-        raise FileNotFoundError(
-            f"`INPUT` {str(path)!r} is a folder without {', '.join(sorted(suffixes))}. Give"
-            f" {medium.inputs}."
-        )
-    for file in found:
-        yield file.relative_to(path).with_suffix("").as_posix(), file
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from varfilter._arguments import kind, nearest
+from varfilter._arguments import kind, nearest, require_known_options
 from varfilter._text import count
 from varfilter.data.dataset import Dataset
-from varfilter.data.sets.registry import CATALOGUE, entry_named, read_set, require_options
+from varfilter.data.sets.registry import CATALOGUE, entry_named, read_set
 from varfilter.filters.base import Filtered
-from varfilter.media.base import AbstractMedium, ArrayMedium, Figure, NewSequence, Source
+from varfilter.media.base import AbstractMedium, ArrayMedium, Figure
 from varfilter.media.cells import whole_quantiles
 from varfilter.media.formats import Row
 from varfilter.media.music import MusicMedium
@@ -26,10 +26,11 @@ from varfilter.media.rows import (
     restored,
     times_from,
 )
+from varfilter.media.sequences import NewSequence, Source
 from varfilter.media.sound import SoundMedium
 from varfilter.media.table import TableMedium
 from varfilter.media.video import VideoMedium
-from varfilter.prediction import Forecast
+from varfilter.simulation import Forecast
 
 # In the order in which they are asked whether some data are theirs.
 MEDIA: dict[str, AbstractMedium] = {
@@ -166,7 +167,7 @@ def _loaded(
     path = _existing(source)
     medium = known if known is not None and path.is_dir() else medium_at(path)
     read = medium.reader(path)
-    require_options(read, options)
+    require_known_options(read, options)
     found = read(Path(source).expanduser(), **options)
     if not isinstance(found, Dataset):
         raise TypeError(

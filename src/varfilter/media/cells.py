@@ -25,7 +25,7 @@ class Cell(NamedTuple):
 
     @property
     def elements(self) -> slice:
-        """Where its elements stand."""
+        """The places of the cell's elements in a row."""
         return slice(self.first, self.first + max(len(self.levels), 1))
 
     def value(self, elements: np.ndarray) -> Any:

@@ -1,9 +1,28 @@
-"""What a report has to hear and to see: recordings that a page plays, and figures of them."""
+"""What there is to hear and to see of data and of a run, and how much of it is shown."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
+
+
+class Gallery(NamedTuple):
+    """How much of a data set a figure of it shows at most, and what it says of gaps."""
+
+    num_sequences: int = 4
+    num_rows: int = 200
+    missing: str = "missing values are grey-blue"
+
+
+class Inspection(NamedTuple):
+    """How much of a split a report looks at closely, and how much of that it draws."""
+
+    num_sequences: int = 4
+    num_drawn: int = 2
+    num_steps: int = 200
+    num_samples: int = 64
+    has_worst: bool = False
+    """Whether the sequence with the most nats per step comes first, and is drawn."""
 
 
 class Clip(NamedTuple):

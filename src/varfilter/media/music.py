@@ -15,19 +15,13 @@ from varfilter.data.dataset import SPLITS, Dataset
 from varfilter.data.note_grid import LOWEST, NUM_KEYS, NoteGrid, Sampling
 from varfilter.data.ragged import Ragged
 from varfilter.data.sets.registry import CATALOGUE
-from varfilter.media.base import (
-    AbstractMedium,
-    Figure,
-    Inspection,
-    NewRecording,
-    Source,
-    files_in,
-)
-from varfilter.media.exhibits import Exhibit, Maker
+from varfilter.media.base import AbstractMedium, Figure
+from varfilter.media.exhibits import Exhibit, Inspection, Maker
 from varfilter.media.formats import Row, Vector
 from varfilter.media.measures import Measure, Predictor
 from varfilter.media.reference import Reference, marginal_reference
 from varfilter.media.rows import Filtering, latent_row
+from varfilter.media.sequences import NewRecording, Source, files_in
 
 NOTES = tuple(f"note{note}" for note in range(LOWEST, LOWEST + NUM_KEYS))
 ROLLS = frozenset({".pickle", ".pkl", ".p", ".pck", ".mat"})

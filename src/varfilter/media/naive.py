@@ -118,7 +118,7 @@ class Growth(NamedTuple):
         pairs: Callable[[int], tuple[np.ndarray, np.ndarray]],
         overall: np.ndarray,
     ) -> "Growth":
-        """By the (changes, reach) that `pairs` has of a lag, both (steps, columns).
+        """Find how spreads grow with the reach: `pairs` of a lag are (changes, reach) by column.
 
         A change that was not observed is NaN. `overall` is the spread where none was.
         """
@@ -149,7 +149,7 @@ class Growth(NamedTuple):
 
     @property
     def _power(self) -> np.ndarray:
-        """By which power of the reach each spread goes on; that of a walk where one is known."""
+        """The power of the reach by which each spread grows; a walk's where one is known."""
         before = self.reach <= self.reach[-1] / 4
         place = np.where(before.any(axis=0), np.sum(before, axis=0) - 1, 0)[None]
         reach, spread = (

@@ -14,18 +14,12 @@ import numpy as np
 from varfilter._text import count
 from varfilter.data.dataset import Dataset
 from varfilter.data.sets.registry import CATALOGUE
-from varfilter.media.base import (
-    AbstractMedium,
-    Figure,
-    Gallery,
-    Inspection,
-    Source,
-    files_in,
-)
-from varfilter.media.exhibits import Clip, Exhibit, Maker
+from varfilter.media.base import AbstractMedium, Figure
+from varfilter.media.exhibits import Clip, Exhibit, Gallery, Inspection, Maker
 from varfilter.media.measures import Measure, Predictor
 from varfilter.media.reference import Reference, marginal_reference
 from varfilter.media.rows import restored
+from varfilter.media.sequences import Source, files_in
 
 # Half a second of speech at the steps of the paper.
 NUM_DRAWN_STEPS = 40

@@ -14,16 +14,9 @@ from varfilter.data.tables.kinds import KINDS
 from varfilter.data.tables.motion import in_words, is_motion
 from varfilter.data.tables.spacing import BY_ROWS
 from varfilter.media import table_rows
-from varfilter.media.base import (
-    AbstractMedium,
-    Ahead,
-    Figure,
-    Gallery,
-    Inspection,
-    NewSequence,
-    Source,
-)
+from varfilter.media.base import AbstractMedium, Figure
 from varfilter.media.cells import cells_of
+from varfilter.media.exhibits import Gallery, Inspection
 from varfilter.media.formats import ENDINGS, Moment, Row, write_rows
 from varfilter.media.reference import Reference, last_value_reference
 from varfilter.media.rows import (
@@ -32,6 +25,7 @@ from varfilter.media.rows import (
     objects,
     times_from,
 )
+from varfilter.media.sequences import Ahead, NewSequence, Source
 
 # Steps of a sequence that a report draws.
 MOST_DRAWN = 300
@@ -324,19 +318,19 @@ class TableMedium(AbstractMedium):
     def draw_fit(self, dataset: Dataset) -> Figure:
         """Draw a panel for each column: a histogram of its training part, and its family."""
         from varfilter.data.tables.marginals import marginal_of
-        from varfilter.plots.marginals import ColumnFit, marginals
+        from varfilter.plots.tables import ColumnFit, draw_fits
 
-        schema, fits = dataset.schema, []
+        schema, found = dataset.schema, []
         if schema is None:
             return super().draw_fit(dataset)
         for cell in cells_of(dataset):
             kind, motion = schema.kinds[cell.name], schema.motions.get(cell.name, "level")
             fit = marginal_of(kind, motion, [cell.numbers(rows) for rows in dataset.train])
             levels = ("0", "1") if kind == "binary" else cell.levels
-            fits.append(
+            found.append(
                 ColumnFit(cell.name, kind, in_words(motion).removeprefix("its "), fit, levels)
             )
-        return marginals(fits)
+        return draw_fits(found)
 
     def draw_filtering(
         self, dataset: Dataset, filtering: Filtering, fan: Any = None, *, width: float
@@ -345,7 +339,7 @@ class TableMedium(AbstractMedium):
 
         `filtering` has the quantiles at 0.05 and 0.95; `fan` is (times, low, middle, high).
         """
-        from varfilter.plots.bands import Band, draw_bands
+        from varfilter.plots.tables import Band, draw_bands
 
         parts, alarms = filtering.parts, filtering.alarms
         band = Band(filtering.times, parts["mean"], parts["q05"], parts["q95"])
@@ -361,9 +355,9 @@ class TableMedium(AbstractMedium):
 
     def draw_sequence(self, dataset: Dataset, sequence: Any, width: float) -> Figure:
         """Draw a panel for each column: its values, their prediction, and the band of it."""
-        from varfilter.plots.columns import columns
+        from varfilter.plots.tables import draw_columns
 
-        return columns(dataset, sequence, width)
+        return draw_columns(dataset, sequence, width)
 
     def inspected(self, sequence: Any) -> Any:
         """The part of a long sequence that was the most surprising."""
@@ -376,9 +370,9 @@ class TableMedium(AbstractMedium):
 
     def draw_forecast(self, dataset: Dataset, fan: Any, width: float) -> Figure:
         """Draw a panel for each column: what came before, the bands ahead, and what came."""
-        from varfilter.plots.columns import fan as drawn
+        from varfilter.plots.tables import draw_fan
 
-        return drawn(dataset, fan, width)
+        return draw_fan(dataset, fan, width)
 
 
 def _of_sequence(plan: dict[Any, Any], name: str | int) -> Any:

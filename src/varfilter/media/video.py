@@ -11,8 +11,8 @@ import numpy as np
 
 from varfilter._files import ending_of
 from varfilter.data.dataset import Dataset
-from varfilter.media.base import AbstractMedium, Figure, Inspection, NewRecording, Source
-from varfilter.media.exhibits import Exhibit, Maker
+from varfilter.media.base import AbstractMedium, Figure
+from varfilter.media.exhibits import Exhibit, Inspection, Maker
 from varfilter.media.films import (
     FRAME_RATE,
     black_and_white,
@@ -24,6 +24,7 @@ from varfilter.media.films import (
 )
 from varfilter.media.measures import Measure, Predictor
 from varfilter.media.reference import Reference, last_value_reference
+from varfilter.media.sequences import NewRecording, Source
 
 # A row is an image from so many pixels each way; one longer than this is a matrix.
 FEWEST_SIDE, MOST_LONGER = 8, 4

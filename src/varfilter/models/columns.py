@@ -122,7 +122,7 @@ class NumericColumns(AbstractColumns):
 
     @classmethod
     def of(cls, places: tuple[int, ...], families: Sequence[ColumnFamily]) -> "NumericColumns":
-        """Nothing else is known of them."""
+        """The columns at `places`, of which nothing else need be known."""
         return cls(places)
 
     def __call__(self, location: Array, spread: Array) -> Normal:
@@ -141,12 +141,12 @@ class CountColumns(AbstractColumns):
 
     @classmethod
     def of(cls, places: tuple[int, ...], families: Sequence[ColumnFamily]) -> "CountColumns":
-        """With the levels of each column."""
+        """The columns at `places`, with the levels that each of them has."""
         lows, highs = ([getattr(f, name) for f in families] for name in ("low", "high"))
         return cls(places, _widths(places, families), _unless_none(lows), _unless_none(highs))
 
     def spread_ranges(self, usual: Range) -> list[Range]:
-        """From a quarter of a level on."""
+        """The ranges of log-variances: a standard deviation is a quarter of a level at least."""
         low, high = usual
         finest = [2.0 * math.log(FINEST_LEVEL * width) for width in self.width]
         return [(max(low, each), high) for each in finest]
@@ -165,7 +165,7 @@ class HeavyColumns(AbstractColumns):
 
     @classmethod
     def of(cls, places: tuple[int, ...], families: Sequence[ColumnFamily]) -> "HeavyColumns":
-        """With the degrees of freedom where learning starts."""
+        """The columns at `places`, with the degrees of freedom at which learning starts."""
         above = [
             max(float(getattr(family, "freedom", None) or USUAL_FREEDOM) - LEAST_FREEDOM, 0.1)
             for family in families
@@ -187,7 +187,7 @@ class BoundedColumns(AbstractColumns):
 
     @classmethod
     def of(cls, places: tuple[int, ...], families: Sequence[ColumnFamily]) -> "BoundedColumns":
-        """With the bounds of each column; those of a change are put on elsewhere."""
+        """The columns at `places`, with their bounds; those of a change are put on elsewhere."""
         lows, highs = (
             tuple(None if value is None else float(value) for value in values)
             for values in ([f.low for f in families], [f.high for f in families])
@@ -209,11 +209,11 @@ class EventColumns(AbstractColumns):
 
     @classmethod
     def of(cls, places: tuple[int, ...], families: Sequence[ColumnFamily]) -> "EventColumns":
-        """With the levels of each column, of which the lowest is 0 events."""
+        """The columns at `places`, with their levels, of which the lowest is 0 events."""
         return cls(places, _widths(places, families), tuple(float(f.low or 0.0) for f in families))
 
     def spread_ranges(self, usual: Range) -> list[Range]:
-        """Of the logarithm of r."""
+        """The ranges of log r, one a column."""
         return [LOG_SIZE_RANGE] * len(self.places)
 
     def __call__(self, location: Array, spread: Array) -> NegativeBinomial:
@@ -232,16 +232,16 @@ class ZeroColumns(AbstractColumns):
 
     @classmethod
     def of(cls, places: tuple[int, ...], families: Sequence[ColumnFamily]) -> "ZeroColumns":
-        """Nothing else is known of them."""
+        """The columns at `places`, of which nothing else need be known."""
         return cls(places)
 
     @property
     def num_locations(self) -> int:
-        """Two a column."""
+        """How many numbers say where the values lie: a logit and a mean for each column."""
         return 2 * len(self.places)
 
     def spread_ranges(self, usual: Range) -> list[Range]:
-        """Of the variance of the logarithm."""
+        """The ranges of the log-variances of the logarithms, one a column."""
         return [POSITIVE_LOG_VAR_RANGE] * len(self.places)
 
     def __call__(self, location: Array, spread: Array) -> ZeroInflated:
@@ -258,7 +258,7 @@ class BinaryColumns(AbstractColumns):
 
     @classmethod
     def of(cls, places: tuple[int, ...], families: Sequence[ColumnFamily]) -> "BinaryColumns":
-        """Nothing else is known of them."""
+        """The columns at `places`, of which nothing else need be known."""
         return cls(places)
 
     def spread_ranges(self, usual: Range) -> list[Range]:
@@ -278,7 +278,7 @@ class CategoricalColumn(AbstractColumns):
 
     @classmethod
     def of(cls, places: tuple[int, ...], families: Sequence[ColumnFamily]) -> "CategoricalColumn":
-        """Nothing else is known of its levels."""
+        """The levels at `places`, of which nothing else need be known."""
         return cls(places)
 
     def spread_ranges(self, usual: Range) -> list[Range]:

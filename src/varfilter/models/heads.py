@@ -253,11 +253,11 @@ class NormalChange(eqx.Module):
             return Normal(mean, log_var)
         return DiscretizedNormal(mean, log_var, self.width, low=0.0, high=1.0)
 
-    def told(self, x: Float[Array, "_channels height width"]) -> Float[Array, "..."]:
+    def rounded(self, x: Float[Array, "_channels height width"]) -> Float[Array, "..."]:
         """The frame from which the next one is predicted: x_t in [0, 1], on the nearest levels.
 
-        Those of data are there. A mean that is fed back to go on from lies between them, where what
-        it is off by would add up from frame to frame.
+        Pixels of data lie on levels. A mean that is fed back to go on from lies between them,
+        where what it is off by would add up from frame to frame.
         """
         x = jnp.clip(x, 0.0, 1.0)
         return x if self.width is None else jnp.round(x / self.width) * self.width
@@ -282,7 +282,7 @@ class BernoulliChange(eqx.Module):
         """Return the distribution of a frame given the decoder's maps and the frame before it."""
         return Bernoulli(maps + is_known * 4.0 * (2.0 * last - 1.0))
 
-    def told(self, x: Float[Array, "_channels height width"]) -> Float[Array, "..."]:
+    def rounded(self, x: Float[Array, "_channels height width"]) -> Float[Array, "..."]:
         """The frame from which the next one is predicted: x_t, black or white."""
         return jnp.round(jnp.clip(x, 0.0, 1.0))
 

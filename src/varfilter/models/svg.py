@@ -180,14 +180,14 @@ class SVG(AbstractModel):
         if x0 is None:
             grey = jnp.full(self.image_shape, 0.5, dtype)
             return LastFrame(grey, jnp.zeros_like(grey), jnp.zeros((), dtype))
-        frame = self.head.told(x0)
+        frame = self.head.rounded(x0)
         return LastFrame(frame, jnp.zeros_like(frame), jnp.ones((), dtype))
 
     def _after(self, last: LastFrame | None, features: SVGFeatures) -> LastFrame | None:
         """The last frame of the next step: x_t, and how far it is from the one before it."""
         if last is None or features.frame is None:
             return None
-        frame = self.head.told(features.frame)
+        frame = self.head.rounded(features.frame)
         change = last.is_known * (frame - last.frame)
         return LastFrame(frame, change, jnp.ones_like(last.is_known))
 

@@ -146,7 +146,7 @@ def _moment(time: Any) -> str:
 
 
 def _rarest_first(each: dict[str, Any]) -> tuple[float, float]:
-    """By p-value, and among those that are as rare as any that is told, by surprise."""
+    """The order of alarms: by p-value, and by surprise where p-values are equally small."""
     return each["p_value"], -each["surprise"]
 
 

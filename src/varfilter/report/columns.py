@@ -11,11 +11,11 @@ from jaxtyping import PRNGKeyArray
 from varfilter._text import count
 from varfilter.data.continued import Continued, continued
 from varfilter.data.dataset import Dataset
-from varfilter.plots.columns import FAN_LEVELS, Fan
 from varfilter.plots.page import table
-from varfilter.prediction import forecast
+from varfilter.plots.tables import FAN_LEVELS, Fan
 from varfilter.runs.applied import AppliedRun
 from varfilter.runs.comparison import score_rows
+from varfilter.simulation import forecast
 from varfilter.training.predictive_draws import belief_before
 
 ABOUT = (

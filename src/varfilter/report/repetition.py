@@ -14,7 +14,7 @@ from varfilter.experiments.presets import with_preset
 from varfilter.runs import Run
 from varfilter.runs.commands import kept_commands, last_budget
 from varfilter.runs.plan import reached_in
-from varfilter.runs.stopping import StoppingRule
+from varfilter.runs.validation import StoppingRule
 
 
 def command(run: Run) -> str | None:

@@ -35,6 +35,16 @@ ABOUT = (
     " seeds, and its standard errors over seeds and over songs. The difference from (a) by the same"
     " protocol is of the same songs, and its error over songs is that of the paired differences."
 )
+GAP_HEAD = ("data", "method", "seeds", "free energy", "E-step from there", "IWAE-128", "FIVO-128",
+        "amortization", "one past")  # fmt: skip
+BOUNDS = ("descent-100", "iwae-128", "fivo-128")
+GAP_ABOUT = (
+    "Test part, nats per scored step with equal weight per song, lower is better: means over seeds"
+    " of the same checkpoints, with their standard errors over seeds. *Amortization* is the free"
+    " energy less that of the E-step, *one past* is that less FIVO-128, by which no more is meant"
+    " than how far one sampled trajectory is from 128 weighted ones; their errors are of paired"
+    " differences."
+)
 
 
 @dataclass(frozen=True)
@@ -182,6 +192,38 @@ def study_lines(cells: Sequence[Cell]) -> list[str]:
     return [*lines, "", *textwrap.wrap(about, 79)]
 
 
+@dataclass(frozen=True)
+class Gap:
+    """What inference costs: the free energy of a cell beside tighter bounds of the same models.
+
+    Of models that `benchmarks/study.py --bounds` scored, nats (seeds, songs) by name: the free
+    energy of their own inference; that of a converged E-step which starts from it, so that the
+    difference is what amortization loses; and the bound of many trajectories (FIVO), so that what
+    is left is mostly what one sampled past loses.
+    """
+
+    cell: Cell
+    bounds: dict[str, np.ndarray]
+
+
+def read_gaps(folder: str | Path) -> list[Gap]:
+    """Read the cells of a folder that have tighter bounds beside their free energy."""
+    found = []
+    for cell in read_cells(folder):
+        path = Path(folder) / f"srnn-{cell.data}-{cell.method}-{cell.protocol}" / "bounds.json"
+        if path.exists():
+            bounds = json.loads(path.read_text(encoding="utf-8"))["nats_by_song"]
+            nats = {name: np.asarray(values, np.float64) for name, values in bounds.items()}
+            found.append(Gap(cell, {"free energy": cell.nats} | nats))
+    return found
+
+
+def gaps_markdown(gaps: list[Gap]) -> str:
+    """The table as Markdown, with what is to be said of it below."""
+    rows = [GAP_HEAD, ["---"] * 2 + ["---:"] * (len(GAP_HEAD) - 2), *map(_gap_row, gaps)]
+    return "\n".join([*("| " + " | ".join(row) + " |" for row in rows), "", GAP_ABOUT]) + "\n"
+
+
 def _with_error(value: float | None, error: float | None, *, signed: bool = False) -> str:
     return _number(value, signed=signed) + ("" if error is None else f" ({_number(error)})")
 
@@ -235,3 +277,17 @@ def _published(cell: Cell) -> float | None:
 def _error(values: np.ndarray) -> float | None:
     """The standard error of the mean of independent values."""
     return float(np.std(values, ddof=1) / len(values) ** 0.5) if len(values) > 1 else None
+
+
+def _gap_row(gap: Gap) -> list[str]:
+    nats = gap.bounds
+    step = nats["descent-100"]
+    columns = [nats["free energy"], *(nats[name] for name in BOUNDS)]
+    columns += [nats["free energy"] - step, step - nats["fivo-128"]]
+    cells = [gap.cell.data, METHODS[gap.cell.method], str(len(step))]
+    return cells + [_mean_with_error(values.mean(axis=1)) for values in columns]
+
+
+def _mean_with_error(by_seed: np.ndarray) -> str:
+    error = np.std(by_seed, ddof=1) / len(by_seed) ** 0.5
+    return f"{np.mean(by_seed):.3f} ({error:.3f})"

@@ -17,8 +17,8 @@ from varfilter.media import AbstractMedium
 from varfilter.media.exhibits import Exhibit
 from varfilter.model import AbstractModel
 from varfilter.models import widened
-from varfilter.plots.columns import Fan
 from varfilter.plots.figures import InspectedSequence, most_surprising
+from varfilter.plots.tables import Fan
 from varfilter.report.alarms import SplitAlarms, split_alarms
 from varfilter.report.columns import forecast_numbers, middle_fan
 from varfilter.report.inspection import calibration, inspect_sequences

@@ -1,10 +1,10 @@
 from varfilter.runs.applied import AppliedRun as AppliedRun
 from varfilter.runs.applied import apply_run as apply_run
 from varfilter.runs.applied import calibrate_run as calibrate_run
-from varfilter.runs.applied import filter_data as filter_data
-from varfilter.runs.applied import forecast_data as forecast_data
 from varfilter.runs.estimator import TableFilter as TableFilter
 from varfilter.runs.live import LiveFilter as LiveFilter
+from varfilter.runs.predictions import filter_data as filter_data
+from varfilter.runs.predictions import forecast_data as forecast_data
 from varfilter.runs.repair import repair_run as repair_run
 from varfilter.runs.run import Run as Run
 from varfilter.runs.run import Trained as Trained
@@ -12,5 +12,5 @@ from varfilter.runs.sampling import Sample as Sample
 from varfilter.runs.sampling import sample_run as sample_run
 from varfilter.runs.scores import score_particles as score_particles
 from varfilter.runs.scores import score_run as score_run
-from varfilter.runs.several import train_runs as train_runs
+from varfilter.runs.sweep import train_runs as train_runs
 from varfilter.runs.training import train_run as train_run

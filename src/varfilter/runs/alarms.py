@@ -8,7 +8,7 @@ import math
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -162,8 +162,8 @@ def with_alarms(
     if not (asked and applied.surprises):
         return applied
     known = known_calibration(run.folder, applied.settings, applied.step)
-    reason = ""
-    if known is None:
+    reason = lack_of_rows(run.record["data"]) if known is None else ""
+    if known is None and reason is None:  # else the data need not be read
         try:
             dataset = run.dataset if dataset is None else dataset
         except (ValueError, OSError) as error:
@@ -212,9 +212,18 @@ def lack_of_steps(dataset: Dataset) -> str | None:
         int(np.isfinite(np.asarray(valid[i][1:], np.float64)).any(axis=1).sum())
         for i in range(len(valid))
     )
+    return _too_few(found, sum(len(dataset.split(split).values) for split in SPLITS))
+
+
+def lack_of_rows(record: dict[str, Any]) -> str | None:
+    """What `lack_of_steps` says of data as a run has them on record, if no value is missing."""
+    rows, sequences = record["rows"], record["sequences"]
+    return _too_few(max(rows["valid"] - sequences["valid"], 0), sum(rows.values()))
+
+
+def _too_few(found: int, num_rows: int) -> str | None:
     if found >= FEWEST_VALUES:
         return None
-    num_rows = sum(len(dataset.split(split).values) for split in SPLITS)
     return (
         f"It has {count(found, 'step')} to be judged by, and less than {FEWEST_VALUES} say too"
         " little of what is healthy. Give a table of about"

@@ -1,9 +1,7 @@
 """A trained run at work: filter new recordings, and forecast how they go on."""
 
 import functools
-import itertools
 import math
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -33,26 +31,17 @@ from varfilter.media import (
     Row,
     forecast_rows,
     medium_of,
-    new_sequences,
 )
-from varfilter.media.formats import in_order
 from varfilter.media.rows import Filtering, filtering_of
 from varfilter.model import AbstractModel
 from varfilter.models import widened
-from varfilter.prediction import (
-    Forecast,
-    Predicted,
-    forecast,
-    no_steps,
-    predict,
-    require_levels,
-    run_predictive,
-)
-from varfilter.runs.alarms import AlarmRule, calibrated, require_rate, with_alarms
+from varfilter.prediction import Predicted, no_steps, predict, require_levels, run_predictive
+from varfilter.runs.alarms import AlarmRule, calibrated
 from varfilter.runs.calibration import Calibration, Settings, known_calibration
-from varfilter.runs.forecasting import PooledReferences, history_of, with_pool
-from varfilter.runs.metrics import TrainingRange, verdict
+from varfilter.runs.forecasting import PooledReferences, history_of
+from varfilter.runs.metrics import TrainingRange
 from varfilter.runs.run import Run
+from varfilter.simulation import Forecast, forecast
 
 
 @dataclass(frozen=True)
@@ -308,58 +297,6 @@ def trained_inference(filter: AbstractFilter, num_iterations: int | None) -> Abs
     return inference.with_num_iterations(num_iterations)
 
 
-def filter_data(
-    run: Run,
-    data: Any,
-    *,
-    seed: int = 0,
-    num_particles: int | None = None,
-    num_samples: int | None = None,
-    spread: float | None = None,
-    levels: Sequence[float] = (),
-    latents: bool = False,
-    alarm_rate: float | None = None,
-    dataset: Dataset | None = None,
-    fill_gaps: bool = False,
-) -> Iterator[Row]:
-    """A row for each row of a table, or each step of other data, as the run's medium writes them.
-
-    The rows of a table come back in its order, whatever that is, and of two that fall on one step
-    both do, each with its own cells and with what was predicted of the step. With `fill_gaps` they
-    come by sequence and time, and each step without a row has one too.
-
-    `num_particles` trajectories are carried (256 for tables, 32 for sound, 16 for music, 8 for
-    video; 1 is the paper's filter), and predictions, surprise and latents come from all of them.
-    The prediction is that of `predict`, from `num_samples` draws (128; 16 for video), with
-    quantiles at `levels`. `spread` is how much wider the prior of each step is than it was learned
-    (1.1 for the many trajectories of tables, else 1).
-    Surprise is -log p(x_t | x_<t) in nats, of a table's columns in standardised units: less their
-    mean in training, by their spread there.
-    The first step of a sequence is conditioned on, as in training: it has neither prediction nor
-    surprise. Every sequence draws from the same seed, so that its numbers do not depend on those
-    beside it, and are those of the same lines on standard input.
-
-    A part `alarm_rate` of healthy steps of tables (0.001) raises an alarm, as `calibrate_run` says;
-    0 is for no alarms. `dataset` is the run's own, for data that cannot be read again.
-    """
-    applied = apply_run(
-        run, seed=seed, num_particles=num_particles, spread=spread,
-        num_samples=num_samples, levels=levels, latents=latents, fill_gaps=fill_gaps,
-    )  # fmt: skip
-    require_rate(alarm_rate)
-    sequences = new_sequences(run.template, run.experiment.data, data)
-    sequences = applied.inspected(sequences, _warn)
-
-    def rows() -> Iterator[tuple[int | None, Row]]:
-        judging = None
-        for sequence in sequences:
-            if judging is None:  # only of data that were read: it may take its time
-                judging = with_alarms(run, applied, alarm_rate, dataset)
-            yield from _numbered(judging, sequence)
-
-    return in_order(rows())
-
-
 def calibrate_run(
     run: Run,
     dataset: Dataset | None = None,
@@ -381,73 +318,6 @@ def calibrate_run(
     if known is not None:
         return known
     return calibrated(run, applied, run.dataset if dataset is None else dataset)
-
-
-def forecast_data(
-    run: Run,
-    data: Any,
-    horizon: int,
-    *,
-    inputs: Any = None,
-    seed: int = 0,
-    num_particles: int | None = None,
-    num_samples: int = 256,
-    spread: float | None = None,
-    levels: Sequence[float] = (0.05, 0.5, 0.95),
-    pool: bool = True,
-    dataset: Dataset | None = None,
-) -> Iterator[Row]:
-    """What may follow each sequence of `data`: `horizon` rows, as the run's medium writes them.
-
-    A run with input columns must be told those of the steps to come: `inputs`, a table like `data`
-    with these columns, or rows at the end of `data` whose other cells are empty.
-
-    Each sequence is filtered to its end with `num_particles` trajectories, as by `filter_data`;
-    `num_samples` futures begin there, each from one of them by its weight. Those of a table are
-    pooled with its references, as `varfilter.runs.pooling` says; without `pool` they are the
-    model's alone. `dataset` is the run's own, for data that cannot be read again.
-    """
-    horizon = require_positive("horizon", horizon)
-    applied = apply_run(
-        run, seed=seed, num_particles=num_particles, spread=spread,
-        num_samples=num_samples, levels=require_levels(levels),
-    )  # fmt: skip
-    plan = run.medium.plan(run.template, inputs)
-    sequences = new_sequences(run.template, run.experiment.data, data)
-    sequences = applied.inspected(sequences, _warn)
-
-    def rows() -> Iterator[Row]:
-        pooled = None
-        for each in sequences:
-            sequence, ahead = run.medium.ahead(run.template, each, horizon, plan)
-            if pooled is None:  # once, and only of data that were read
-                naive = verdict(run)
-                if naive is not None:
-                    _warn(naive)
-                pooled = with_pool(run, applied, dataset) if pool else applied
-            yield from pooled.forecast_rows(applied.last_belief(sequence), sequence, ahead)
-
-    return rows()
-
-
-def _numbered(applied: AppliedRun, sequence: NewSequence) -> Iterator[tuple[int | None, Row]]:
-    """The rows of a sequence, each with its number in the data; None: as they come."""
-    numbers = itertools.repeat(None)
-    if sequence.given is not None and not applied.fill_gaps:
-        numbers = map(int, sequence.given.numbers)
-    yield from zip(numbers, _filtered(applied, sequence), strict=False)
-
-
-def _filtered(applied: AppliedRun, sequence: NewSequence) -> Iterator[Row]:
-    begin = 0
-    for filtering in applied.filterings(sequence):
-        end = begin + len(filtering.times)
-        yield from applied.as_rows(sequence, begin, end, filtering)
-        begin = end
-
-
-def _warn(text: str) -> None:
-    warnings.warn(text, stacklevel=3)
 
 
 def _first_steps(tree: Any, num_steps: int) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 
 from varfilter._files import append
 from varfilter.devices import is_first_process
-from varfilter.runs.plan import updates_made
+from varfilter.runs.folder import updates_made
 from varfilter.runs.run import Run
 
 COMMANDS = "commands.jsonl"

@@ -188,7 +188,7 @@ def remember_comparison(run: Run, dataset: Dataset, horizon: int = 1) -> dict[st
 
 
 def losses(compared: Mapping[str, Any]) -> dict[str, Any]:
-    """In what the model is worse than its references, beside the sum of all columns a step ahead.
+    """Where the model is worse than its references, beside the sum of all columns a step ahead.
 
     - `ahead`: the nats of each predictor further ahead, by the number of steps.
     - `columns`: those of which the RMSE is a tenth more than that of the best reference, or the log

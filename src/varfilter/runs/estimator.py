@@ -24,18 +24,14 @@ from varfilter.media.frames import frame_like
 from varfilter.media.rows import joined, restored
 from varfilter.media.table import TableSource
 from varfilter.runs.alarms import lack_of_steps, require_rate, with_alarms
-from varfilter.runs.applied import (
-    apply_run,
-    calibrate_run,
-    filter_data,
-    forecast_data,
-)
+from varfilter.runs.applied import apply_run, calibrate_run
 from varfilter.runs.comparison import pool_run, remember_comparison
+from varfilter.runs.fine_tuning import update_run
 from varfilter.runs.forecasting import with_pool
 from varfilter.runs.metrics import verdict
+from varfilter.runs.predictions import filter_data, forecast_data
 from varfilter.runs.run import IN_MEMORY, Run
 from varfilter.runs.training import train_run
-from varfilter.runs.update import update_run
 
 # The quantiles between which bands and fans are drawn.
 BAND = (0.05, 0.95)
@@ -183,7 +179,7 @@ class TableFilter:
         return self._compared
 
     def update(self, frame: Any, *, num_epochs: int | None = None) -> "TableFilter":
-        """Go on with new rows, from what was learned: `varfilter.runs.update.update_run`.
+        """Go on with new rows, from what was learned: `varfilter.runs.fine_tuning.update_run`.
 
         It learns from the old rows and the new ones together, for of the new ones alone it would
         forget what they do not show. A filter that was loaded has the old ones where the file that

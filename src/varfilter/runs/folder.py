@@ -46,6 +46,24 @@ def is_run(folder: Path) -> bool:
     return (folder / RECORD).exists() or bool(kept_checkpoints(folder / CHECKPOINTS))
 
 
+def seed_folder(folder: str | Path, seed: int) -> Path:
+    """The folder of the run of one seed, beside those of the others."""
+    return Path(folder) / f"seed-{seed}"
+
+
+def seeds_in(folder: str | Path) -> list[int]:
+    """The seeds whose runs are in a folder of several, in order."""
+    found = Path(folder).glob("seed-*/run.json")
+    names = (path.parent.name.removeprefix("seed-") for path in found)
+    return sorted(int(name) for name in names if name.isdecimal())
+
+
+def updates_made(folder: Path) -> int:
+    """How many updates the newest checkpoint of a run in `folder` has; 0 if there is none."""
+    kept = kept_checkpoints(folder / CHECKPOINTS)
+    return kept[0][0] if kept else 0
+
+
 def make_folder(folder: Path) -> None:
     """Make the folder of a run; refuse one that holds anything that is not a run's."""
     if folder.is_dir() and not (folder / RECORD).exists() and not _is_bare(folder):

@@ -17,10 +17,10 @@ from varfilter.data.dataset import Dataset
 from varfilter.media import Ahead, NewSequence
 from varfilter.media.gaussians import Predictor, reference_gaussians
 from varfilter.media.naive import Naive
-from varfilter.prediction import Forecast
 from varfilter.runs.folder import list_damaged, read_list, write_list
 from varfilter.runs.pooling import ForecastPool, pooled_forecast, widened_elements
 from varfilter.runs.run import Run
+from varfilter.simulation import Forecast
 from varfilter.training.predictive_draws import filter_predictions
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ import numpy as np
 from varfilter.data.dataset import Dataset
 from varfilter.media import NewSequence
 from varfilter.media.measures import Futures, OneStep
-from varfilter.prediction import Observe, forecast
 from varfilter.runs.alarms import held_sequences
 from varfilter.runs.applied import AppliedRun, apply_run
 from varfilter.runs.run import Run
 from varfilter.runs.sampling import observed_mean
+from varfilter.simulation import Observe, forecast
 
 # Numbers that are predicted at most, which tell a mean well enough; a part of a large split.
 MOST_NUMBERS = 1 << 23

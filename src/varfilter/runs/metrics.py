@@ -1,7 +1,7 @@
 """The metrics of a run, a file of JSON lines, each with its checksum; and what is bad by them.
 
 A judgement is a plain function of the metrics: a sentence, or None. They are said in the log, at
-the end of training, in reports, and where a run is applied to new data. None stops anything.
+the end of training, in reports, and where a run is applied to new data; they stop nothing.
 """
 
 import json

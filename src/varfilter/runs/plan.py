@@ -14,11 +14,9 @@ from varfilter._text import count
 from varfilter.data.dataset import Dataset
 from varfilter.experiments.costs import Estimate, Parameters, expected, num_parameters, slowness
 from varfilter.experiments.experiment import Experiment
-from varfilter.runs.folder import CHECKPOINTS
+from varfilter.runs.folder import updates_made
 from varfilter.runs.run import Run
-from varfilter.runs.stopping import StoppingRule
-from varfilter.runs.validation import Validation, known_validation
-from varfilter.training.checkpoints import kept_checkpoints
+from varfilter.runs.validation import StoppingRule, Validation, known_validation
 
 
 @dataclass(frozen=True)
@@ -136,12 +134,6 @@ def reached_in(folder: Path) -> Reached:
             if nats < lowest:
                 best, lowest = validated, nats
     return Reached(step, validated, best, known_validation(run))
-
-
-def updates_made(folder: Path) -> int:
-    """How many updates the newest checkpoint of a run in `folder` has; 0 if there is none."""
-    kept = kept_checkpoints(folder / CHECKPOINTS)
-    return kept[0][0] if kept else 0
 
 
 def _of_validation(reached: Reached) -> dict[str, Any]:

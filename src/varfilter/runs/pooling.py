@@ -24,8 +24,8 @@ import numpy as np
 from varfilter.data.dataset import Dataset
 from varfilter.distributions import Normal, StudentT
 from varfilter.media.gaussians import Gaussians
-from varfilter.prediction import Forecast
 from varfilter.runs.metrics import MODEL
+from varfilter.simulation import Forecast
 from varfilter.training.predictive_draws import AS_IT_IS, WIDTHS, Drawn
 from varfilter.training.predictive_scores import LEVELS, Predictions, Weighted
 

@@ -16,10 +16,10 @@ from varfilter.media import new_sequences
 from varfilter.media.rows import objects
 from varfilter.models import Ensemble
 from varfilter.observation import fill_first
-from varfilter.prediction import Observe, forecast, generate, require_temperature
 from varfilter.runs.applied import AppliedRun, apply_run
 from varfilter.runs.run import Run
 from varfilter.runs.starts import starts_of
+from varfilter.simulation import Observe, forecast, generate, require_temperature
 
 # Folded into the key of the run: which beginnings are drawn, and what follows a given one.
 WHICH, ONWARD = 0x57, 0x0E

@@ -79,7 +79,7 @@ def score_run(
 
 
 def outdone_by(scores: dict[str, Any]) -> str | None:
-    """That scores are no better than the stronger reference beside them; None: they are."""
+    """The sentence that scores are no better than the stronger reference; None where they are."""
     stronger = scores.get("stronger_reference")
     return outdone(scores["nats"], stronger and Reference(**stronger))
 

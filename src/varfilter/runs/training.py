@@ -21,10 +21,9 @@ from varfilter.runs.checkpointing import (
 )
 from varfilter.runs.metrics import remember_reference
 from varfilter.runs.run import Progress, Run, Trained
-from varfilter.runs.stopping import StoppingRule
-from varfilter.runs.validation import Validation, ValidationPart, known_validation
+from varfilter.runs.validation import StoppingRule, Validation, ValidationPart, known_validation
 from varfilter.training.evaluation import Evaluation
-from varfilter.training.updates import Fitted, fit
+from varfilter.training.fitting import Fitted, fit
 
 # Bytes of training data that are kept on the device, to draw batches there.
 ON_DEVICE = 2 << 30

@@ -29,7 +29,7 @@ from varfilter.learning.state import Sequences
 from varfilter.model import AbstractModel
 from varfilter.models import SRNN, LinearGaussian
 from varfilter.models.linear_gaussian import kalman_update
-from varfilter.prediction import generate
+from varfilter.simulation import generate
 from varfilter.stream import Stream
 from varfilter.testing import oracles
 

@@ -4,8 +4,8 @@ from varfilter._tree import stacked, unstacked
 from varfilter.training.augmentation import Thinning, Transposition
 from varfilter.training.checkpoints import Checkpoint, load_checkpoint, save_checkpoint
 from varfilter.training.evaluation import Coverage, Evaluation, HeldOut, evaluate, forecast_coverage
+from varfilter.training.fitting import Annealing, Fitted, fit, fit_stacked
 from varfilter.training.stacking import numbered
-from varfilter.training.updates import Annealing, Fitted, fit, fit_stacked
 
 __all__ = [
     "Annealing",

@@ -19,7 +19,7 @@ from varfilter.data.dataset import Dataset
 from varfilter.filtering import Belief, scan_steps, start
 from varfilter.filters.base import AbstractFilter, driven_carry, require_fitting
 from varfilter.model import AbstractModel
-from varfilter.prediction import forecast
+from varfilter.simulation import forecast
 from varfilter.training.scoring import Layout, Phase, Task, chunk_length, most_sequences, scored
 
 

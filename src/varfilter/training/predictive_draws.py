@@ -14,7 +14,7 @@ from varfilter.data.continued import Continued
 from varfilter.filtering import Belief, scan_steps, start
 from varfilter.filters.base import AbstractFilter, Carry, driven_carry
 from varfilter.model import AbstractModel, State, driven
-from varfilter.prediction import steady_mean
+from varfilter.simulation import steady_mean
 from varfilter.training.predictive_scores import LEVELS, Predictions, Weighted
 
 # Steps of one dispatch, and forecasts that are made side by side.

@@ -12,10 +12,10 @@ from varfilter.data.tables.columns import column_of
 from varfilter.data.tables.forms import form_of
 from varfilter.data.tables.read import read_table
 from varfilter.data.tables.schema import TableSchema
-from varfilter.media.base import NewSequence
 from varfilter.media.formats import write_rows
 from varfilter.media.frames import frame_like
 from varfilter.media.rows import Filtering
+from varfilter.media.sequences import NewSequence
 from varfilter.media.table import TableMedium, TableSource
 
 MEDIUM = TableMedium()

@@ -4,16 +4,15 @@ Nothing that reads a set is imported here: each entry names its reader, and asks
 set is read.
 """
 
-import inspect
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from varfilter._arguments import nearest
+from varfilter._arguments import nearest, require_known_options
 from varfilter._files import cache_folder
 from varfilter.data.dataset import Dataset, Family
 from varfilter.data.sets.entry import Entry, Expected, Item
@@ -317,7 +316,7 @@ def entry_named(name: str) -> Entry:
 
 def read_set(entry: Entry, *, at: str | Path | None = None, **options: Any) -> Dataset:
     """Read a named set from where it lies in the data folder, or `at` a given place."""
-    require_options(entry.read, options, has_place=bool(entry.places))
+    require_known_options(entry.read, options, has_place=bool(entry.places))
     if not entry.places:
         if at is not None:
             raise ValueError(f"`at` is {str(at)!r}, but {entry.name!r} is simulated: leave it out.")
@@ -364,17 +363,3 @@ def missing(entry: Entry, folder: Path) -> str:
     how = entry.by_hand.format(place=folder / entry.places[0])
     how = how or f"Get it with `varfilter data fetch {entry.name}`."
     return f"The data set {entry.name!r} is not here; looked for it at {places}. {how}"
-
-
-def require_options(
-    read: Callable[..., Dataset], options: dict[str, Any], *, has_place: bool = True
-) -> None:
-    """Raise an error if `read`, the function that reads a source, lacks one of the options."""
-    # The first is the place to read from, which is no option.
-    known = list(inspect.signature(read).parameters)[int(has_place) :]
-    for option in options:
-        if option not in known:
-            raise TypeError(
-                f"`{read.__name__}`, which reads this, has no option {option!r}; it has"
-                f" {', '.join(known)}."
-            )

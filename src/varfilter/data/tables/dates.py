@@ -102,7 +102,7 @@ def digits_of(numbers: np.ndarray) -> np.ndarray:
 def dates_of_digits(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, str] | None:
     """The dates that numbers such as 20240131 or 202401 are, their texts and their style.
 
-    None if one is none.
+    None if one of the numbers is no date.
     """
     texts = digits_of(numbers)
     present = [text for text in texts if text is not None]
@@ -116,7 +116,7 @@ def dates_of_digits(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, str] |
 def in_style(time: np.datetime64, style: str) -> str | None:
     """A time as a month, a quarter or a week, or in the digits of the style.
 
-    None if it is none, or the style has none.
+    None if the time is not the beginning of one, or not a day of such digits.
     """
     if style in (DIGITS, SIX_DIGITS):
         day = time.astype("datetime64[D]" if style == DIGITS else "datetime64[M]")

@@ -116,7 +116,7 @@ class Clock:
         return replace(found, zone=found.zone or self.zone)
 
     def style_note(self, column: Column) -> str | None:
-        """That times are written in another way than those of training, where either was told."""
+        """What to say of times that are written otherwise than those of training; None: nothing."""
         if column.form != "time" or column.texts is None or column.style == self.style:
             return None
         if not column.style:  # ISO's are what they are, in every table

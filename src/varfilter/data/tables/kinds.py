@@ -63,7 +63,7 @@ LEAST_EVIDENCE, LEAST_GAIN = 5.0, 0.025
 SHARES = {"share", "fraction", "frac", "proportion", "probability", "prob"}
 PERCENT = {"percent", "percentage", "pct", "%"}
 CHANGES = {"change", "growth", "return"}
-# The smallest scale of a prediction, of the spread of its column, as `models/columns.py` has it.
+# The smallest scale of a prediction, of the spread of its column (`models/columns.py`).
 FINEST = 0.03
 
 

@@ -68,7 +68,7 @@ class Months:
 
     @property
     def word(self) -> str:
-        """How users write it."""
+        """The word by which users call such steps."""
         words = {number: word for word, number in MONTHS.items()}
         return words.get(self.num_months, f"{self.num_months}-month")
 

@@ -54,7 +54,7 @@ def require_dense_grid(rows: Rows, clock: Clock, points: Points, *, at_least: in
 
 
 class Merged(NamedTuple):
-    """Of rows with others at the same point of the grid: what became of how many.
+    """How many rows lie at a point of the grid with others, by what became of them.
 
     `lost` have lost a value to another one, `repeated` have none that does not come again later, at
     the same time, and `told_otherwise` have other known inputs than the next.

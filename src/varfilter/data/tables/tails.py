@@ -22,7 +22,7 @@ MOST_VALUES = 20_000
 class StudentFit(NamedTuple):
     """Degrees of freedom, and nats in all by which Student's t is likelier than a Gaussian.
 
-    Of `num_values`, with their centre and scale.
+    They are of `num_values` values, with their centre and scale.
     """
 
     freedom: float

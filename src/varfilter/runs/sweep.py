@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -34,7 +33,7 @@ from varfilter.runs.training import (
 )
 from varfilter.training.augmentation import Transposition
 from varfilter.training.checkpoints import kept_checkpoints
-from varfilter.training.updates import Fitted, fit_stacked
+from varfilter.training.fitting import Fitted, fit_stacked
 
 # The numbers in which runs of one program may differ, as they are called on the command line.
 ADAM = ("learning_rate", "decay", "epsilon", "clip_norm", "weight_decay")
@@ -55,18 +54,6 @@ NUMBERS = (
 NAMES = ("name", "published", "preset")
 
 Events = tuple[Event | None, ...]
-
-
-def seed_folder(folder: str | Path, seed: int) -> Path:
-    """The folder of the run of one seed, beside those of the others."""
-    return Path(folder) / f"seed-{seed}"
-
-
-def seeds_in(folder: str | Path) -> list[int]:
-    """The seeds whose runs are in a folder of several, in order."""
-    found = Path(folder).glob("seed-*/run.json")
-    names = (path.parent.name.removeprefix("seed-") for path in found)
-    return sorted(int(name) for name in names if name.isdecimal())
 
 
 def require_one_program(experiments: Sequence[Experiment]) -> None:
@@ -97,7 +84,7 @@ def train_runs(
     seconds_per_checkpoint: float = 30.0,
     updates_per_dispatch: int = 50,
     seconds_per_dispatch: float | None = SECONDS_PER_DISPATCH,
-) -> "SeveralTraining":
+) -> "Sweep":
     """Train several runs on the same data, from where they stand to the end of each.
 
     As `train_run` for each of them; the arguments mean what they mean there. They may differ in
@@ -119,10 +106,10 @@ def train_runs(
         "updates_per_dispatch": updates_per_dispatch,
         "seconds_per_dispatch": seconds_per_dispatch,
     }
-    return SeveralTraining(runs, dataset, max_updates, seconds_per_checkpoint, options)
+    return Sweep(runs, dataset, max_updates, seconds_per_checkpoint, options)
 
 
-class SeveralTraining(Iterator[Events]):
+class Sweep(Iterator[Events]):
     """Runs in training: an iterator of what happens to each of them; None is nothing.
 
     Closed at any moment, all are saved, at the same step.

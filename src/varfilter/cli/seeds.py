@@ -15,11 +15,10 @@ from rich.table import Table
 from rich.text import Text
 
 from varfilter._arguments import require_positive
-from varfilter._text import pasteable, printable, say, tell
+from varfilter._text import pasteable, printable, say, say_labelled, tell
 from varfilter.cli.exits import STOPPED, Stopping
 from varfilter.cli.options import Target, TrainOptions
 from varfilter.cli.overview import Correction, overview
-from varfilter.cli.overview import say as say_overview
 from varfilter.cli.progress import (
     COMPILING,
     SECONDS_PER_PICTURE,
@@ -36,12 +35,12 @@ from varfilter.cli.progress import (
 )
 from varfilter.media import load
 from varfilter.runs.commands import keeping
-from varfilter.runs.folder import is_run
+from varfilter.runs.folder import is_run, seed_folder, seeds_in, updates_made
 from varfilter.runs.metrics import collapse, rise
-from varfilter.runs.plan import plan_run, reached_in, updates_made
+from varfilter.runs.plan import plan_run, reached_in
 from varfilter.runs.run import Run
 from varfilter.runs.scores import judged_run
-from varfilter.runs.several import Events, seed_folder, seeds_in, train_runs
+from varfilter.runs.sweep import Events, train_runs
 from varfilter.runs.training import Resumed, Stopped, Updated, Validated, Validating
 
 
@@ -70,7 +69,7 @@ def train_seeds(
         first = runs[0].experiment
         plan = plan_run(first, dataset, max_updates=options.max_updates, reached=reached)
         lines = overview(runs[0], dataset, plan)
-        say_overview([*lines[:-1], ("seeds", _listed(seeds)), ("runs", f"{out}/seed-N")])
+        say_labelled([*lines[:-1], ("seeds", _listed(seeds)), ("runs", f"{out}/seed-N")])
     events = train_runs(
         runs,
         dataset,
@@ -170,7 +169,7 @@ def _print_end(
         lines.append(
             (f"{len(best)} seeds", f"best validation: {_mean_and_spread(best)} nats per step")
         )
-    say_overview(lines, sys.stdout)
+    say_labelled(lines, sys.stdout)
     # Now, since the data are at hand: the folders may go where they are not.
     healthy = [calibrate_run(run, dataset) for run in runs]
     say_alarms(runs[0], healthy[0])
@@ -182,7 +181,7 @@ def _print_end(
         for text in judged_run(run, dataset):
             said.setdefault(text, []).append(run.folder.name)
     warnings = [("warning:", f"{', '.join(who)}: {text}") for text, who in said.items()]
-    say_overview(warnings, sys.stdout)
+    say_labelled(warnings, sys.stdout)
     say(f"runs: {out}", f"next: {runs[0].command('evaluate')}", "      and so each of them")
 
 
@@ -360,4 +359,4 @@ class _Warnings:
             if found:
                 self.said |= {(judge, member) for member in found}
                 names = ", ".join(self.runs[member].folder.name for member in found)
-                say_overview([("warning:", f"{names}: {next(iter(found.values()))}")])
+                say_labelled([("warning:", f"{names}: {next(iter(found.values()))}")])

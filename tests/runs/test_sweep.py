@@ -12,7 +12,8 @@ from tiny_runs import TINY, tiny
 from varfilter.experiments import Baseline, FilterChoice
 from varfilter.runs import Run, train_run, train_runs
 from varfilter.runs.checkpointing import newest_standing
-from varfilter.runs.several import require_one_program, seed_folder, seeds_in
+from varfilter.runs.folder import seed_folder, seeds_in
+from varfilter.runs.sweep import require_one_program
 from varfilter.runs.training import Resumed, Stopped, Validated, Work
 from varfilter.training.checkpoints import kept_checkpoints
 
