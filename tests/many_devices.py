@@ -30,7 +30,7 @@ elif __name__ == "__main__":
     except ValueError as error:
         print(error)
 
-from worlds import KEY, baseline, srnn, vector  # it computes, and so comes after
+from worlds import KEY, assert_same_bits, baseline, observations, srnn, vector  # it computes, and so comes after
 
 BATCH_SIZE, NUM_STEPS, NUM_UPDATES = 8, 5, 20
 # name: (learner, whether the data lie on the device, how many devices; 0: the plain program)
@@ -137,7 +137,35 @@ def check_processes():
     assert (jax.random.key_data(key) == jax.random.key_data(jax.random.key(0))).all()
 
 
-CHECKS = {"mesh": check_mesh, "processes": check_processes}
+def check_stream():
+    """A stream may be computed on a device that is not the first, and gives the same bits."""
+    model = srnn()
+    filter, xs = vf.VariationalFilter(baseline(model)), observations(model, 4)
+    first, other = vf.Stream(filter, model, KEY), vf.Stream(filter, model, KEY, device=there())
+    # As if the first device were an accelerator: both are tried, and one is taken.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jax, "default_backend", lambda: "gpu")
+        measured = vf.Stream(filter, model, KEY)
+    for x in xs:
+        expected = first.push(x)
+        for stream in (other, measured):
+            assert_same_bits(stream.push(x), expected)
+            assert_same_bits(stream.belief, first.belief)
+    assert other.push(None).bound.devices() == {there()}
+    assert {d for leaf in jax.tree.leaves(other.belief) for d in leaf.devices()} == {here()}
+    first.push(None)
+    assert_same_bits(other.forecast(2, num_samples=4), first.forecast(2, num_samples=4))
+
+
+def here():
+    return jax.devices()[0]
+
+
+def there():
+    return jax.devices()[1]
+
+
+CHECKS = {"mesh": check_mesh, "processes": check_processes, "stream": check_stream}
 
 if __name__ == "__main__":
     warnings.simplefilter("error")

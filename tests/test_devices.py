@@ -64,7 +64,7 @@ def finish(*children):
 def one_process(tmp_path_factory):
     """(folder, output) of runs with four devices in one process."""
     folder = tmp_path_factory.mktemp("one")
-    names = ("mesh", "avf, plain", "avf, 4")
+    names = ("mesh", "stream", "avf, plain", "avf, 4")
     return folder, finish(start(folder, *names, num_devices=4))[0]
 
 

@@ -307,8 +307,8 @@ def test_a_large_model_is_no_part_of_the_program(name, monkeypatch):
     """Its arrays are passed at each step, those of a small one are constants: the same bits."""
     filter, model = FILTERS[name]()
     small = push_all(Stream(filter, model, KEY), XS[:4])
-    monkeypatch.setattr("varfilter.stream.MOST_CONSTANT_BYTES", 0)
-    monkeypatch.setattr("varfilter.stream.LARGEST_JOINED", 0)
+    monkeypatch.setattr("varfilter._step.MOST_CONSTANT_BYTES", 0)
+    monkeypatch.setattr("varfilter._step.LARGEST_JOINED", 0)
     large = Stream(filter, model, KEY)
     assert large._fixed
     assert_same_bits(push_all(large, XS[:4]), small)

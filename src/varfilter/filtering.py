@@ -12,6 +12,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from varfilter._ahead import scan_ahead
 from varfilter._arguments import kind, require_key, require_weight
+from varfilter._threefry import written_out
 from varfilter._tree import select, strong
 from varfilter.contracts import (
     require_inputs,
@@ -235,6 +236,8 @@ def _run(
     kept: Kept,
 ) -> tuple[Belief, Any]:
     seen = embed_ahead(model, xs) if complete else xs
+    # What is drawn ahead of the steps is drawn at once, and a loop over it compiles sooner.
+    key = written_out(key) if jax.default_backend() == "cpu" and not ahead else key
 
     def keep(filtered: Filtered) -> Any:
         return kept_of(filtered, kept)

@@ -6,14 +6,14 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from varfilter import _saved
-from varfilter._arguments import require_positive
+from varfilter._arguments import kind, require_positive
+from varfilter._step import CompiledStep, contenders, quickest
 from varfilter.contracts import (
     as_booleans,
     as_numbers,
@@ -21,69 +21,13 @@ from varfilter.contracts import (
     require_inputs,
     tree_difference,
 )
-from varfilter.filtering import (
-    Belief,
-    kept_of,
-    key_for,
-    require_belief,
-    require_kept,
-    start,
-    step,
-)
+from varfilter.filtering import Belief, key_for, require_belief, require_kept, start
 from varfilter.filters.base import AbstractFilter, Filtered, require_fitting
 from varfilter.model import AbstractModel
 from varfilter.simulation import Forecast, forecast
 
 STREAM = _saved.Kind("stream")
-# Each array that goes into a compiled step or comes out of it costs about a microsecond. Those of
-# a model up to this size (in bytes) are made part of the program, which is compiled for each
-# stream anyway; a larger one would only make it slow to compile.
-MOST_CONSTANT_BYTES = 2**20
-# What is joined is copied: larger arrays (in numbers) of a belief travel on their own.
-LARGEST_JOINED = 2**12
-
-
-class Packing:
-    """How the arrays of a tree are joined to few: the small ones of each dtype to one vector."""
-
-    def __init__(self, leaves: list[jax.Array]):
-        self.shapes = [leaf.shape for leaf in leaves]
-        groups: dict[Any, list[int]] = {}
-        for index, leaf in enumerate(leaves):
-            alone = leaf.size > LARGEST_JOINED
-            groups.setdefault(index if alone else leaf.dtype, []).append(index)
-        self.groups = list(groups.values())
-
-    def joined(self, leaves: list[jax.Array]) -> list[jax.Array]:
-        """Join the arrays."""
-        return [jnp.concatenate([jnp.ravel(leaves[i]) for i in group]) for group in self.groups]
-
-    def parted(self, joined: list[jax.Array]) -> list[jax.Array]:
-        """Take them apart again."""
-        leaves: list[Any] = [None] * len(self.shapes)
-        for group, vector in zip(self.groups, joined, strict=True):
-            ends = np.cumsum([math.prod(self.shapes[i]) for i in group])
-            for i, part in zip(group, jnp.split(vector, ends[:-1]), strict=True):
-                leaves[i] = part.reshape(self.shapes[i])
-        return leaves
-
-
-def in_a_loop(step: Callable[[Belief], tuple[Belief, Any]], belief: Belief) -> tuple[Belief, Any]:
-    """Take a step inside of a loop of one turn, whose bits are then those of `run`.
-
-    Of a step by itself a compiler fuses other sums than of one that is the body of a loop.
-    That there is one turn must not be known to it, or it would write the loop out: no belief has
-    seen less than no steps, but a compiler cannot tell.
-    """
-    step = jax.jit(step)  # traced once, for its shapes and for the loop
-    _, found = jax.eval_shape(step, belief)
-    nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), found)
-    num_turns = jnp.where(belief.t < 0, 0, 1)
-
-    def turn(state: tuple[Any, Belief, Any]) -> tuple[Any, Belief, Any]:
-        return state[0] + 1, *step(state[1])
-
-    return jax.lax.while_loop(lambda state: state[0] < num_turns, turn, (0, belief, nothing))[1:]
+FEW = 32
 
 
 class Stream:
@@ -95,6 +39,11 @@ class Stream:
     `key` it gives the numbers of `run`, to the bit on a CPU; a `KalmanFilter` needs none.
 
     `keep` says what a push returns, as in `run`: each array less is a microsecond less.
+
+    `device` is where steps are computed. Where it is None and JAX has an accelerator, a step of a
+    small model is timed on it and on the processor, and the quicker one is taken: launching the
+    kernels of a small step takes a GPU longer than a processor takes to compute it. What a push
+    returns lies where it was computed; `belief` and forecasts are where JAX computes by itself.
 
     On a CPU, a step is handed to another thread, which takes longer than a small one itself.
     `jax.config.update("jax_cpu_enable_async_dispatch", False)`, before anything is computed,
@@ -109,21 +58,24 @@ class Stream:
         *,
         x0: Any = None,
         keep: str | Sequence[str] | Callable[[Filtered], Any] | None = None,
+        device: jax.Device | None = None,
     ):
         require_fitting(filter, model)
-        self._kept = require_kept(keep)
+        kept = require_kept(keep)
         self._key = key_for(filter, key)
         self.filter = filter
         self.model = model
-        belief = start(filter, model, x0, self._key)
-        leaves, self._belief_tree = jax.tree.flatten(belief)
-        self._packing = Packing(leaves)
-        self.belief = belief
         self._shape = observation_shape(model)
         self._dtype = np.dtype(jnp.result_type(float))
-        self._output_tree: Any = None  # known once the step is traced
         self._missing = np.full(self._shape, np.nan, self._dtype)
-        self._compile()
+        belief = start(filter, model, x0, self._key)
+        devices = contenders(filter, model) if device is None else [require_device(device)]
+        steps = [CompiledStep(filter, model, belief, self._key, kept, each) for each in devices]
+        u = np.zeros((model.input_size,), self._dtype) if model.input_size else None
+        self._step = quickest(steps, belief, self._missing, u)
+        # At hand for each push, which would have to look them up.
+        self._call, self._fixed = self._step.call, self._step.fixed
+        self._joined = self._step.joined(belief)
 
     @property
     def t(self) -> int:
@@ -133,13 +85,13 @@ class Stream:
     @property
     def belief(self) -> Belief:
         """All that the past has left: a pytree, which may be set to that of another stream."""
-        return jax.tree.unflatten(self._belief_tree, self._packing.parted(self._belief))
+        return self._step.parted(self._joined)
 
     @belief.setter
     def belief(self, belief: Belief) -> None:
         require_belief(self.filter, self.model, belief)
         # Kept flat between steps: flattening Modules costs more than a small filter's step.
-        self._belief = self._packing.joined(jax.tree.leaves(belief))
+        self._joined = self._step.joined(belief)
 
     def push(self, x: Any, u: Any = None, *, observed: Any = None) -> Any:
         """Fold in one observation, with the known input `u` of its step if the model has inputs.
@@ -148,8 +100,8 @@ class Stream:
         `push(None)` is `skip()`. A refused observation leaves the belief as it was.
         """
         x, u = self._checked(x, observed), self._checked_input(u)
-        self._belief, outputs = self._step(self._fixed, self._belief, x, u)
-        return self._output_tree.unflatten(outputs)
+        self._joined, outputs = self._call(self._fixed, self._joined, x, u)
+        return self._step.unflatten(outputs)
 
     def skip(self, num_steps: int = 1, us: Any = None) -> Any:
         """Let `num_steps` steps pass without an observation; returns the last of them.
@@ -201,6 +153,7 @@ class Stream:
         model: AbstractModel,
         *,
         keep: str | Sequence[str] | Callable[[Filtered], Any] | None = None,
+        device: jax.Device | None = None,
     ) -> "Stream":
         """Go on where `save` left off, with the same filter and model."""
         require_fitting(filter, model)
@@ -212,46 +165,19 @@ class Stream:
                 " Restore it with those it was saved with, or start a new `Stream`."
             )
         key = jax.random.wrap_key_data(jnp.asarray(arrays.pop("key")), impl=metadata["key_impl"])
-        stream = cls(filter, model, key, keep=keep)
+        stream = cls(filter, model, key, keep=keep, device=device)
         wanted = dict(stream._named_leaves())
         if difference := tree_difference(wanted, arrays):
             raise ValueError(
                 f"{str(path)!r} holds another belief than this filter's: {difference}."
             )
-        stream._belief = stream._packing.joined([jnp.asarray(arrays[name]) for name in wanted])
+        tree = jax.tree.structure(stream.belief)
+        stream.belief = tree.unflatten([jnp.asarray(arrays[name]) for name in wanted])
         return stream
 
     @functools.cached_property
     def _fingerprint(self) -> str:
         return _saved.fingerprint(self.filter, self.model)
-
-    def _compile(self) -> None:
-        # Plain jit on flat lists of plain arrays: `eqx.filter_jit` would partition the modules
-        # anew at each call, and a typed key leaves jit's fast path; either costs as much as a
-        # small filter's step.
-        arrays, static = eqx.partition((self.filter, self.model), eqx.is_array)
-        fixed, fixed_tree = jax.tree.flatten(arrays)
-        fixed.append(jax.random.key_data(self._key))
-        key_impl = jax.random.key_impl(self._key)
-        belief_tree, packing = self._belief_tree, self._packing
-        is_constant = sum(leaf.nbytes for leaf in fixed) <= MOST_CONSTANT_BYTES
-        constants = [np.asarray(leaf) for leaf in fixed] if is_constant else []
-        self._fixed = [] if is_constant else fixed
-
-        def flat_step(fixed: list, belief: list, x: Any, u: Any) -> tuple[list, list]:
-            # What is computed of constants would be rounded by the compiler, in its own way.
-            *fixed, key_data = jax.lax.optimization_barrier(constants) if is_constant else fixed
-            filter, model = eqx.combine(jax.tree.unflatten(fixed_tree, fixed), static)
-            before = jax.tree.unflatten(belief_tree, packing.parted(belief))
-            key = jax.random.wrap_key_data(key_data, impl=key_impl)
-            after, filtered = in_a_loop(lambda b: step(filter, model, b, x, key, u=u), before)
-            outputs, self._output_tree = jax.tree.flatten(kept_of(filtered, self._kept))
-            return packing.joined(jax.tree.leaves(after)), outputs
-
-        self._step = jax.jit(flat_step)
-        # Compiles; the result is not used.
-        u = np.zeros((self.model.input_size,), self._dtype) if self.model.input_size else None
-        self._step(self._fixed, self._belief, self._missing, u)
 
     def _checked(self, x: Any, observed: Any) -> np.ndarray:
         if x is None:
@@ -281,10 +207,31 @@ class Stream:
     def _copied(self, x: Any) -> np.ndarray | None:
         """Copy `x` where it is just as it should be, which is the usual case and quick to see."""
         fits = type(x) is np.ndarray and x.dtype == self._dtype and x.shape == self._shape
-        if not fits or np.isinf(x).any():
+        if not fits:
+            return None
+        if x.size <= FEW:  # numpy takes longer to begin than Python to look at them
+            numbers = x.ravel().tolist()
+            if math.inf in numbers or -math.inf in numbers:
+                return None
+        elif np.isinf(x).any():
             return None
         return x.copy()  # the step may still be reading it when the caller writes the next one
 
     def _named_leaves(self) -> list[tuple[str, jax.Array]]:
         paths = jax.tree_util.tree_leaves_with_path(self.belief)
         return [(f"belief{jax.tree_util.keystr(path)}", leaf) for path, leaf in paths]
+
+
+def require_device(device: Any) -> jax.Device:
+    """Refuse what is no device of this process."""
+    if not isinstance(device, jax.Device):
+        raise TypeError(
+            f"`device` must be a device of JAX; got {kind(device)}. Give one of `jax.devices()`,"
+            ' `jax.devices("cpu")[0]` for the processor, or None for the quickest.'
+        )
+    if device.process_index != jax.process_index():
+        raise ValueError(
+            f"`device` is {device}, which belongs to process {device.process_index}, but this is"
+            f" {jax.process_index()}. Give one of `jax.local_devices()`."
+        )
+    return device

@@ -10,10 +10,12 @@ from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
 from varfilter import distributions
 from varfilter._arguments import kind, require_fraction, require_positive
 from varfilter._batch import if_any
+from varfilter._threefry import is_threefry
 from varfilter._tree import all_finite, detach, select
 from varfilter.distributions import Mixture, Particles, observed
 from varfilter.filters.base import AbstractFilter, Filtered
 from varfilter.filters.recovery import (
+    PATIENCE,
     advance,
     count_losses,
     finite_bound,
@@ -135,7 +137,7 @@ class ParticleFilter(AbstractFilter):
         kl_weight: float | Float[Array, ""] = 1.0,
     ) -> tuple[ParticleCarry, Filtered]:
         """Propose and weight each particle, resample if they have degenerated, advance."""
-        key_propose, key_resample = jax.random.split(key)
+        key_propose, _ = jax.random.split(key)
         seen = x.x if isinstance(x, Observation) else x
 
         def propose(state: State, memory: Memory, k: PRNGKeyArray) -> Any:
@@ -166,12 +168,13 @@ class ParticleFilter(AbstractFilter):
         zs, memories, (log_w, gain), lost, priors, predictions = jax.vmap(propose)(
             carry.states, carry.memories, keys
         )
-        # What most of them cannot weigh is absurd to all: else the few whose latents a proposal
-        # threw far enough to explain it would be all that is left of the belief.
-        lost = lost | (jnp.sum(jnp.where(lost, jnp.exp(carry.log_weights), 0.0)) > 0.5)
-        gain = jnp.where(lost, 0.0, gain)
 
         def carefully() -> Any:
+            # What most of them cannot weigh is absurd to all: else the few whose latents a
+            # proposal threw far enough to explain it would be all that is left of the belief.
+            is_absurd = jnp.sum(jnp.where(lost, jnp.exp(carry.log_weights), 0.0)) > 0.5
+            without = lost | is_absurd
+
             def one(
                 state: State, memory: Memory, z: Any, new: Memory, log_weight: Array, lost: Array,
                 prior: Any, k: PRNGKeyArray,
@@ -183,69 +186,84 @@ class ParticleFilter(AbstractFilter):
                 return after, select(lost, memory, new), z, finite_bound(log_weight)
 
             before = carry.states, carry.memories
-            return jax.vmap(one)(*before, zs, memories, log_w, lost, priors, keys)
+            found = jax.vmap(one)(*before, zs, memories, log_w, without, priors, keys)
+            return *found, without, _total_and_size(carry.log_weights)[1]
 
         def quickly() -> Any:
             features = x.features if isinstance(x, Observation) else model.embed(x)
             after = jax.vmap(lambda state, z: model.advance(state, z, features))(carry.states, zs)
-            return after, memories, zs, finite_bound(log_w)
+            # Nothing is lost, and nobody asks for the size that the weights had before.
+            nothing = jnp.zeros_like(lost), jnp.zeros_like(carry.log_weights[0])
+            return after, memories, zs, finite_bound(log_w), *nothing
 
         # What is missing, or cannot be weighed, is drawn; most steps have nothing of either.
         needs_care = jnp.any(lost) | ~jnp.all(observed(seen))
-        states, memories, zs, log_w = if_any(needs_care, carefully, quickly)
-        states = if_any(
-            ~all_finite(states), lambda: _finite_ones(states, carry.states), lambda: states
-        )
+        states, memories, zs, log_w, lost, size_before = if_any(needs_care, carefully, quickly)
 
         # The weights sum to one but for rounding, which a step without an observation would show.
         is_seen, all_lost = jnp.any(observed(seen)), jnp.all(lost)
         joint = carry.log_weights + log_w
         total, size = _total_and_size(joint)
         # `gain` is zero: by it proposals learn from this step, and from no other.
-        bound = total if not self.resampling.holds_draws else _total_and_size(joint + gain)[0]
+        bound = total
+        if self.resampling.holds_draws:
+            bound = _total_and_size(joint + jnp.where(lost, 0.0, gain))[0]
         bound = jnp.where(is_seen, bound, bound - detach(bound))
         # What no particle can weigh says nothing of any of them.
         log_weights = jnp.where(all_lost, carry.log_weights, joint - total)
-        size = jnp.where(all_lost, _total_and_size(carry.log_weights)[1], size)
-        posterior = Particles(zs, log_weights)
-        states, memories, log_weights, resampled = self._resampled(
-            states, memories, log_weights, size, key_resample
-        )
-
+        size = jnp.where(all_lost, size_before, size)
+        num_lost = count_losses(carry.num_lost, seen, all_lost)
+        found = ParticleCarry(states, memories, log_weights, num_lost)
+        after, resampled = self._settled(found, carry.states, model, seen, size, key)
         filtered = Filtered(
             _mixture(priors, carry.log_weights),
-            posterior,
+            Particles(zs, log_weights),
             _mixture(predictions, carry.log_weights),
             bound,
             ParticleInfo(size, resampled, jnp.sum(lost)),
         )
-        num_lost = count_losses(carry.num_lost, seen, all_lost)
-        after = ParticleCarry(states, memories, log_weights, num_lost)
-        return started_anew(after, lambda: self.init(model), model, seen, key_propose), filtered
+        return after, filtered
 
-    def _resampled(
+    def _settled(
         self,
-        states: State,
-        memories: Memory,
-        log_weights: Float[Array, " num_particles"],
+        found: ParticleCarry,
+        before: State,
+        model: AbstractModel,
+        x: Float[Array, " *event"],
         size: Float[Array, ""],
         key: PRNGKeyArray,
-    ) -> tuple[State, Memory, Float[Array, " num_particles"], Bool[Array, ""]]:
-        """Return the particles after resampling, if it is time for it, and whether it was."""
-        kept = states, memories, log_weights
+    ) -> tuple[ParticleCarry, Bool[Array, ""]]:
+        """Return what is carried on, and whether the particles were resampled.
 
-        def moved() -> Any:
-            ancestors, equal = self.resampling(log_weights, key)
-            return *jax.tree.map(lambda leaf: leaf[ancestors], (states, memories)), equal
+        A state that would overflow stays as it was, particles of too small a `size` are resampled,
+        and a belief that finds everything absurd starts anew. Nearly all steps have none of these,
+        and ask for them once.
+        """
+        key_propose, key_resample = jax.random.split(key)
+        resampled = jnp.array(self.resample_below == 1.0)  # FIVO: also when all weights are equal
+        if 0.0 < self.resample_below < 1.0:
+            resampled = size < self.resample_below * self.num_particles
+        is_finite = jnp.all(jax.vmap(all_finite)(found.states))
 
-        if self.resample_below == 0.0:
-            return *kept, jnp.array(False)
-        if self.resample_below == 1.0:  # FIVO: also when all weights happen to be equal
-            return *moved(), jnp.array(True)
-        resampled = size < self.resample_below * self.num_particles
-        # Seldom needed, and dear. In a batch, those that need none stay as they are.
-        found = if_any(resampled, lambda: select(resampled, moved(), kept), lambda: kept)
-        return *found, resampled
+        def settle() -> ParticleCarry:
+            kept = _finite_ones(found.states, before), found.memories, found.log_weights
+
+            def moved() -> Any:
+                ancestors, equal = self.resampling(found.log_weights, key_resample)
+                return *jax.tree.map(lambda leaf: leaf[ancestors], kept[:2]), equal
+
+            if self.resample_below == 1.0:
+                kept = moved()
+            elif self.resample_below > 0.0:
+                # In a batch, those that need none stay as they are.
+                kept = if_any(resampled, lambda: select(resampled, moved(), kept), lambda: kept)
+            after = ParticleCarry(*kept, found.num_lost)
+            return started_anew(after, lambda: self.init(model), model, x, key_propose)
+
+        is_unusual = resampled | ~is_finite | (found.num_lost >= PATIENCE)
+        if self.resample_below == 1.0:
+            return settle(), resampled
+        return if_any(is_unusual, settle, lambda: found), resampled
 
     def _proposes_the_prior(self, prior: Any) -> bool:
         """Whether q is p(z_t) for the gradient, too: nothing of it is held fixed."""
@@ -270,12 +288,12 @@ def particle_keys(key: PRNGKeyArray, num_particles: int) -> Key[Array, " num_par
     counting is enough, and costs nothing beside the draws; `split` would hash each of them. Keys
     of other kinds, in which part of the key is a place in a stream, are split.
     """
-    if str(jax.random.key_impl(key)) != "threefry2x32":
+    if not is_threefry(key):
         return jax.random.split(key, num_particles)
     first, second = jax.random.key_data(key)
     count = jnp.arange(num_particles, dtype=second.dtype)
     data = jnp.stack([jnp.broadcast_to(first, count.shape), second + count], axis=1)
-    return jax.random.wrap_key_data(data, impl="threefry2x32")
+    return jax.random.wrap_key_data(data, impl=jax.random.key_impl(key))
 
 
 def _total_and_size(
@@ -285,7 +303,9 @@ def _total_and_size(
     largest = jax.lax.stop_gradient(jnp.max(log_weights))
     weights = jnp.exp(log_weights - largest)
     total = jnp.sum(weights)
-    return largest + jnp.log(total), jax.lax.stop_gradient(total**2 / jnp.sum(weights**2))
+    # A product: of squares that are summed a compiler makes a second exponential for each.
+    squares = jnp.dot(weights, weights, precision=jax.lax.Precision.HIGHEST)
+    return largest + jnp.log(total), jax.lax.stop_gradient(total**2 / squares)
 
 
 def _finite_ones(after: State, before: State) -> State:
