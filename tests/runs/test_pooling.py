@@ -24,17 +24,28 @@ from varfilter.media.reference import level_groups
 from varfilter.prediction import Forecast, predictive_quantiles
 from varfilter.runs import Run, apply_run, forecast_data, pooling
 from varfilter.runs.comparison import compare_run
-from varfilter.runs.forecasting import fit_pool, known_pool, validated_horizons, with_pool
+from varfilter.runs.forecasting import (
+    fit_pool,
+    known_pool,
+    said_lately,
+    validated_horizons,
+    with_pool,
+)
 from varfilter.runs.live import LiveFilter
-from varfilter.runs.pooling import (
-    QUANTILES,
+from varfilter.runs.pool_weights import (
     START,
     STRENGTH,
-    ForecastPool,
+    least_error_weights,
     most_probable_weights,
+    start_weights,
+)
+from varfilter.runs.pooling import (
+    QUANTILES,
+    ForecastPool,
+    Lately,
+    PoolWeights,
     pooled_forecast,
     pooled_predictions,
-    start_weights,
 )
 from varfilter.training.checkpoints import Checkpoint, save_checkpoint
 from varfilter.training.predictive_draws import WIDTHS, Drawn
@@ -61,6 +72,77 @@ def test_weights_are_those_of_the_mixture_that_the_values_came_from():
     # One value that the first alone can explain counts as one more beside the start.
     certain = most_probable_weights(np.array([[0.0, 1e6]]), 1.0, start)
     assert certain[0] == pytest.approx((1 + STRENGTH * 0.5) / (1 + STRENGTH))
+
+
+def test_means_have_the_weights_of_the_least_squares_and_few_values_leave_them_where_they_start():
+    num_values, num = 4000, len(WIDTHS)
+    first, second = RNG.normal(size=(2, num_values))
+    xs = 0.7 * first + 0.3 * second + 0.2 * RNG.normal(size=num_values)
+    xs[7] = np.nan
+    # The model is `first` in all widths, of two references one is `second`, and one is far off.
+    means = np.stack([first] * num + [second, second + 9.0], axis=1)
+    start = np.append(0.5 * np.array([0.05, 0.1, 0.7, 0.1, 0.05]), [0.25, 0.25])
+    found = least_error_weights(means, xs, 1.0, start)
+    # Least squares have errors of 0.2 / sqrt(4000) = 0.003; the start draws by 5 of 4,000.
+    assert found[:num].sum() == pytest.approx(0.7, abs=0.02)
+    assert found[-2] == pytest.approx(0.3, abs=0.02)
+    assert found[-1] < 0.005
+    # A width is in a mean by its own mean, and by that next to the median.
+    assert found[1] == found[3] == found[4] == 0.0
+    few = least_error_weights(means, xs, 0.0, start)
+    np.testing.assert_allclose(few[:num], 0.5 * np.array([0.25, 0.0, 0.75, 0.0, 0.0]), atol=1e-6)
+    np.testing.assert_allclose(few[num:], 0.25, atol=1e-6)
+    nothing = least_error_weights(means, np.full(num_values, np.nan), 1.0, start)
+    np.testing.assert_allclose(nothing, few, atol=1e-6)
+    # Where the mean of a long tail is off and its median is not, the median is taken.
+    skewed = np.stack([first] + [first + 2.0] * (num - 1) + [second, second], axis=1)
+    assert least_error_weights(skewed, first, 1.0, start)[0] > 0.95
+    # Units do not matter, nor where all of them are right.
+    np.testing.assert_allclose(least_error_weights(1e-6 * means, 1e-6 * xs, 1.0, start), found)
+    assert least_error_weights(0 * means, 0 * first, 1.0, start).sum() == pytest.approx(1.0)
+
+
+def test_what_references_said_lately_is_where_their_weights_begin():
+    own, reference = said(4)
+    own = own._replace(nats=np.full_like(own.nats, 1.0))
+    xs = np.stack([RNG.normal(3.0, 1.0, 400), RNG.random(400) < 0.5], axis=1)
+    near = Gaussians.of(np.tile([3.0, 0.5], (400, 1)), np.ones(2))
+    far = Gaussians.of(np.tile([0.0, 0.5], (400, 1)), np.ones(2))
+    said_of = {"far": {1: far}, "near": {1: near}}
+    same = {name: {1: reference} for name in said_of}
+    for count, level in ((1.0, 0.95), (0.0, 0.5)):
+        lately = Lately({1: xs}, {1: np.full(400, count)}, said_of)
+        pool = ForecastPool.of(TWO, {1: own}, same, 1, lately)
+        weights = pool.at(TWO, 1).of_densities[:, len(WIDTHS) :]
+        shares = weights / weights.sum(axis=1, keepdims=True)
+        assert shares[0, 1] == pytest.approx(level, abs=0.05)
+        # Of the valve they said the same.
+        assert shares[1, 1] == pytest.approx(0.5, abs=0.02)
+
+
+def test_the_last_training_rows_count_the_less_the_longer_ago():
+    xs = np.zeros((400, 2), np.float32)
+    xs[300:] = np.nan  # what is to be predicted is not looked at
+    sequence = Continued("one", xs, None, None, 300)
+    asked = []
+
+    def predictor(sequence, places, horizon):
+        asked.append(sequence)
+        shape = (len(places), horizon, 2)
+        return Gaussians.of(np.zeros(shape), np.ones(2))
+
+    found = said_lately({"one": predictor}, [sequence], (1, 8), 2)
+    assert all(len(each) == 300 for each in asked)
+    # Of 100 rows to be predicted 250 before count, and half as much after 50 each.
+    assert len(found.xs[1]) == len(found.counts[1]) == 250
+    assert np.isfinite(found.xs[1]).all()
+    assert found.counts[1][-1] == pytest.approx(0.5 ** (1 / 50))
+    assert found.counts[1][-51] == pytest.approx(0.5 ** (51 / 50))
+    assert found.counts[8].max() <= 2 / 8
+    assert len(found.counts[8]) == len(found.references["one"][8].centre) == 122
+    # Sequences without a past, or with too short a one, tell nothing.
+    begun = Continued("two", xs, None, None, 1)
+    assert said_lately({"one": predictor}, [begun], (1, 8), 2) is None
 
 
 def test_draws_that_weigh_the_same_are_draws_as_ever():
@@ -162,14 +244,16 @@ def said(num_values=300):
 def test_a_pool_has_the_density_and_the_moments_of_the_mixture():
     own, reference = said()
     weights = np.stack([weigh(0.7, 0.3), weigh(0.4, 0.6)])
-    found = pooled_predictions(TWO, weights, own, [reference])
+    both = PoolWeights(weights, weights[::-1])
+    found = pooled_predictions(TWO, both, own, [reference])
     x, valve = own.xs.T
     density = 0.7 * stats.norm(1, 1).pdf(x) + 0.3 * stats.norm(0, 2).pdf(x)
     np.testing.assert_allclose(found.nats[:, 0], -np.log(density), rtol=1e-9)
     chance = 0.4 * 0.2 + 0.6 * 0.6
     chances = np.where(valve > 0.5, chance, 1 - chance)
     np.testing.assert_allclose(found.nats[:, 1], -np.log(chances), rtol=1e-9)
-    np.testing.assert_allclose(found.mean, np.tile([0.7, chance], (300, 1)), rtol=1e-9)
+    # The means have the weights of means: 0.4 of 1 and 0.6 of 0; 0.7 of 0.2 and 0.3 of 0.6.
+    np.testing.assert_allclose(found.mean, np.tile([0.4, 0.32], (300, 1)), rtol=1e-9)
     # The edges of the bands are those of the mixture, up to what 400 draws tell.
     low, high = found.quantiles[0, :, 0].mean(), found.quantiles[3, :, 0].mean()
     for edge, level in ((low, 0.05), (high, 0.95)):
@@ -180,7 +264,7 @@ def test_a_pool_has_the_density_and_the_moments_of_the_mixture():
     assert (found.nats[:, 0] <= reference.nats(TWO, own.xs)[:, 0] - np.log(0.3) + 1e-9).all()
     # What was not observed has no score.
     hidden = own._replace(xs=np.where([True, False], np.nan, own.xs))
-    again = pooled_predictions(TWO, weights, hidden, [reference])
+    again = pooled_predictions(TWO, both, hidden, [reference])
     assert np.isnan(again.nats[:, 0]).all()
     np.testing.assert_array_equal(again.nats[:, 1], found.nats[:, 1])
 
@@ -192,7 +276,7 @@ def test_the_better_one_has_the_larger_weight_and_few_values_say_little():
     assert many.predictors[-1] == "other"
     # N(0.3, 1.2) lies between N(1, 1) and N(0, 2): both are needed, and of the valve p = 0.4 is
     # halfway from 0.2 to 0.6. By the narrowest model most values would be next to impossible.
-    level, valve = many.at(TWO, 1)
+    level, valve = many.at(TWO, 1).of_densities
     assert 0.2 < level[: len(WIDTHS)].sum() < 0.95
     assert level[0] < 0.01
     np.testing.assert_allclose(valve, weigh(valve[ONE], valve[-1]))
@@ -202,17 +286,22 @@ def test_the_better_one_has_the_larger_weight_and_few_values_say_little():
     for i, width in enumerate(WIDTHS):
         narrow.nats[:, i, 0] = -stats.norm(0.3, 0.3 * width).logpdf(own.xs[:, 0])
     found = ForecastPool.of(TWO, {1: narrow}, {"other": {1: reference}}, every=1)
-    assert found.at(TWO, 1)[0, -2] > 0.9
+    assert found.at(TWO, 1).of_densities[0, -2] > 0.9
     few = ForecastPool.of(TWO, {16: own.part(slice(3))}, {"other": {16: Gaussians(
         *(each[:3] for each in reference[:2]), reference.is_log)}}, every=1)  # fmt: skip
     # Three values whose ways overlap count for three sixteenths; further ahead than one step the
     # model and its reference begin with as much.
-    own_weights = few.at(TWO, 16)[:, : len(WIDTHS)].sum(axis=1)
+    own_weights = few.at(TWO, 16).of_densities[:, : len(WIDTHS)].sum(axis=1)
     assert own_weights == pytest.approx(0.5, abs=0.2 / STRENGTH)
     assert start_weights(1, 3)[: len(WIDTHS)].sum() == pytest.approx(START)
     np.testing.assert_allclose(start_weights(2, 3)[len(WIDTHS) :], 0.25)
     again = ForecastPool.from_json(json.loads(json.dumps(many.as_json())))
     np.testing.assert_array_equal(again.weights, many.weights)
+    np.testing.assert_array_equal(again.of_means, many.of_means)
+    # Records of before means had weights of their own have those of the densities.
+    old = many.as_json()
+    del old["of_means"]
+    assert ForecastPool.from_json(old).at(TWO, 1).of_means[0] == pytest.approx(many.weights[0, 0])
     assert again.predictors == many.predictors
 
 
@@ -220,7 +309,7 @@ def test_between_horizons_weights_lie_on_a_line_and_then_they_stay():
     weights = np.array([[[0.9, 0.1]] * 2, [[0.5, 0.5]] * 2])
     pool = ForecastPool(("one", "other"), (1, 4), weights, 10)
     for horizon, expected in ((1, 0.9), (2, 0.7), (4, 0.5), (50, 0.5)):
-        np.testing.assert_allclose(pool.at(TWO, horizon)[:, 0], expected)
+        np.testing.assert_allclose(pool.at(TWO, horizon).of_densities[:, 0], expected)
     assert validated_horizons(1) == (1,)
     assert validated_horizons(13) == (1, 2, 4, 8)
     assert validated_horizons(5000)[-1] == 64
@@ -281,7 +370,7 @@ def test_forecasts_are_pooled_with_what_the_folder_has(folder, tmp_path, monkeyp
 
     model, centre = scaled(alone[0], "mean"), scaled(alone[0], "q50")
     told = [centre + width * (model - centre) for width in WIDTHS] + [each[0] for each in means]
-    mean = np.sum(own.pool.at(template, 1)[0] * told)
+    mean = np.sum(own.pool.at(template, 1).of_means[0] * told)
     assert scaled(pooled[0], "mean") == pytest.approx(mean, rel=1e-3, abs=1e-4)
     assert means[0][0] == pytest.approx(sequence.xs[-1, 0], abs=1e-5)
 

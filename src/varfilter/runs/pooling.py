@@ -8,15 +8,19 @@ The weights are those by which the values of the validation part are the most pr
 learned from these, but the checkpoint was chosen by them, so that the weights are slightly in the
 model's favour. Few values leave them near where they start: one step ahead, which a model is
 trained for, two thirds for the model and the rest shared by its references; further ahead the same
-for each. The model is there as it is, and with predictions that are narrower or wider, since in
-validation it may have been too wide, or too sure (a spread-adjusted pool: Gneiting and Ranjan
-2013). They are kept in the run's folder, with all that is needed to forecast without the training
-data.
+for each. What a reference has of that share, the last of the training rows say, which it knows no
+better than others (the model does, and is not judged by them). The model is there as it is, and
+with predictions that are narrower or wider, since in validation it may have been too wide, or too
+sure (a spread-adjusted pool: Gneiting and Ranjan 2013).
+
+The mean of a forecast has weights of its own, by squared errors: the mean of a density with a heavy
+tail may be far from where values are. All are kept in the run's folder, with what is needed to
+forecast without the training data.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -26,22 +30,40 @@ from varfilter.distributions import Normal, StudentT
 from varfilter.media.gaussians import Gaussians
 from varfilter.prediction import Forecast
 from varfilter.runs.metrics import MODEL
+from varfilter.runs.pool_weights import (
+    as_it_is,
+    least_error_weights,
+    most_probable_weights,
+    start_weights,
+)
 from varfilter.training.predictive_draws import AS_IT_IS, WIDTHS, Drawn
 from varfilter.training.predictive_scores import LEVELS, Predictions, Weighted
 
-# The weight of the model before anything was validated, one step ahead, which it was trained for.
-# Further ahead nobody knows which of the predictors is the best, and each begins with as much.
-START = 2 / 3
-# How the widths of the model share its weight.
-START_OF_WIDTHS = (0.05, 0.1, 0.7, 0.1, 0.05)
-# How many independent values the start counts for.
-STRENGTH = 5.0
-NUM_ITERATIONS = 200
 # By so many of its quantiles a Gaussian stands among the draws of the model.
 NUM_QUANTILES = 99
 # Numbers of a mixture that are in memory at once, each a few times: 32 MiB of them.
 AT_ONCE = 1 << 22
 QUANTILES = tuple((number + 0.5) / NUM_QUANTILES for number in range(NUM_QUANTILES))
+
+
+class Lately(NamedTuple):
+    """What each reference said of the last training rows, by its name and horizon.
+
+    `xs` are these values, by horizon, (values, elements), and `counts` how many independent ones
+    each of them counts for: less, the longer ago it was.
+    """
+
+    xs: Mapping[int, np.ndarray]
+    counts: Mapping[int, np.ndarray]
+    references: Mapping[str, Mapping[int, Gaussians]]
+
+    def shares(self, dataset: Dataset, horizon: int, places: Sequence[int]) -> np.ndarray:
+        """The weights of the references among each other, by what they said of a column."""
+        said = (each[horizon].nats(dataset, self.xs[horizon]) for each in self.references.values())
+        nats = np.stack([each[:, places] for each in said], axis=-1)
+        counts = np.repeat(self.counts[horizon], len(places)) / len(places)
+        even = np.full(nats.shape[-1], 1.0 / nats.shape[-1])
+        return most_probable_weights(nats.reshape(-1, nats.shape[-1]), counts, even)
 
 
 @dataclass(frozen=True)
@@ -50,13 +72,15 @@ class ForecastPool:
 
     The first are those of the model, by its width (`WIDTHS`). Between two horizons they lie on a
     line, over the logarithm of the horizon, and beyond the last they stay as they are. `num_values`
-    is how many values of a column they were found by.
+    is how many values of a column they were found by. `of_means` are those of the means; None: the
+    same, as in records of before there were any.
     """
 
     predictors: tuple[str, ...]
     horizons: tuple[int, ...]
     weights: np.ndarray
     num_values: int
+    of_means: np.ndarray | None = None
 
     @staticmethod
     def of(
@@ -64,62 +88,61 @@ class ForecastPool:
         drawn: Mapping[int, Drawn],
         references: Mapping[str, Mapping[int, Gaussians]],
         every: int,
+        lately: Lately | None = None,
     ) -> "ForecastPool":
         """Find the weights by what the model and its references said of the same values.
 
         `drawn` has what the model expected at each horizon, `references` the same of each by its
-        name. Forecasts began `every` so many steps: those whose ways overlap tell less.
+        name. Forecasts began `every` so many steps: those whose ways overlap tell less. `lately`
+        has what the references said before.
         """
         predictors = (*(f"{MODEL} x {width:g}" for width in WIDTHS), *references)
-        weights, wide = [], widened_elements(dataset)
+        weights, of_means = [], []
         for horizon, own in drawn.items():
-            start = start_weights(horizon, len(references))
-            nats = _nats(dataset, own, [each[horizon] for each in references.values()])
+            others = [each[horizon] for each in references.values()]
             count = 1.0 if horizon == 1 else min(1.0, every / horizon)
-            found = np.empty((len(_columns(dataset)), len(predictors)))
-            for can_widen in (False, True):
-                columns = [
-                    (number, places)
-                    for number, places in enumerate(_columns(dataset))
-                    if (places[0] in wide) == can_widen
-                ]
-                if not columns:
-                    continue
-                of_all = [i for _, places in columns for i in places]
-                own_start = start if can_widen else _as_it_is(start)
-                # All columns together first: what is so of most is likely so of one with few
-                # values.
-                common = most_probable_weights(
-                    nats[:, of_all].reshape(-1, len(predictors)), count / len(of_all), own_start
-                )
-                for number, places in columns:
-                    found[number] = most_probable_weights(
-                        nats[:, places].reshape(-1, len(predictors)), count / len(places), common
-                    )
-            weights.append(found)
+            starts = _starts(dataset, horizon, len(others), lately)
+            nats = _nats(dataset, own, others)
+            weights.append(_probable(dataset, nats, count, starts))
+            means = _means(dataset, own.mean, own.centre, others)
+            of_means.append(_least_errors(dataset, means, own.xs, count, weights[-1]))
         num_values = len(next(iter(drawn.values())).xs)
-        return ForecastPool(predictors, tuple(drawn), np.array(weights), num_values)
+        return ForecastPool(
+            predictors, tuple(drawn), np.array(weights), num_values, np.array(of_means)
+        )
 
-    def at(self, dataset: Dataset, horizon: int) -> np.ndarray:
-        """The weights (elements, predictors) so many steps ahead."""
+    def at(self, dataset: Dataset, horizon: int) -> "PoolWeights":
+        """The weights so many steps ahead."""
+        both = (self.weights, self.weights if self.of_means is None else self.of_means)
+        return PoolWeights(*(self._at(dataset, horizon, each) for each in both))
+
+    def _at(self, dataset: Dataset, horizon: int, weights: np.ndarray) -> np.ndarray:
+        """Weights (elements, predictors) so many steps ahead."""
         logs = np.log(np.asarray(self.horizons, np.float64))
         place = float(np.interp(np.log(horizon), logs, np.arange(len(logs))))
         low = min(int(place), len(logs) - 1)
         high = min(low + 1, len(logs) - 1)
-        found = self.weights[low] + (place - low) * (self.weights[high] - self.weights[low])
+        found = weights[low] + (place - low) * (weights[high] - weights[low])
         return np.stack([found[i] for i in _column_numbers(dataset)])
 
     def without(self, number: int) -> "ForecastPool":
         """The pool without one of its references: the others have their weights in proportion."""
         place = len(WIDTHS) + number
-        weights = np.delete(self.weights, place, axis=-1)
         predictors = (*self.predictors[:place], *self.predictors[place + 1 :])
-        weights = weights / weights.sum(axis=-1, keepdims=True)
-        return replace(self, predictors=predictors, weights=weights)
+
+        def others(weights: np.ndarray) -> np.ndarray:
+            weights = np.delete(weights, place, axis=-1)
+            return weights / weights.sum(axis=-1, keepdims=True)
+
+        of_means = None if self.of_means is None else others(self.of_means)
+        return replace(
+            self, predictors=predictors, weights=others(self.weights), of_means=of_means
+        )
 
     def as_json(self) -> dict[str, Any]:
         """The pool as plain JSON."""
-        return vars(self) | {"weights": self.weights.tolist()}
+        of_means = None if self.of_means is None else self.of_means.tolist()
+        return vars(self) | {"weights": self.weights.tolist(), "of_means": of_means}
 
     @staticmethod
     def from_json(known: dict[str, Any]) -> "ForecastPool":
@@ -129,56 +152,41 @@ class ForecastPool:
             tuple(known["horizons"]),
             np.asarray(known["weights"], np.float64),
             known["num_values"],
+            None if known.get("of_means") is None else np.asarray(known["of_means"], np.float64),
         )
 
 
-def start_weights(horizon: int, num_references: int) -> np.ndarray:
-    """The weights of a pool so many steps ahead before anything was validated."""
-    own = START if horizon == 1 else 1.0 / (1 + num_references)
-    others = [(1.0 - own) / num_references] * num_references
-    return np.append(own * np.array(START_OF_WIDTHS), others)
+class PoolWeights(NamedTuple):
+    """The weights of the densities of a pool, and those of its means, (..., predictors)."""
 
-
-def most_probable_weights(nats: np.ndarray, count: float, start: np.ndarray) -> np.ndarray:
-    """The weights of a mixture by which values are the most probable, by expectation-maximization.
-
-    `nats` (values, predictors) are -log p_k(x), NaN where nothing was observed; each value counts
-    for `count` independent ones. `start` is the mean of their Dirichlet prior; what is 0 there
-    stays 0.
-    """
-    possible = start > 0
-    nats, own = nats[:, possible], start[possible]
-    nats = nats[~np.isnan(nats).any(axis=1)]
-    likelihoods, weights = np.exp(nats.min(axis=1, keepdims=True) - nats), own
-    for _ in range(NUM_ITERATIONS):
-        shares = weights * likelihoods
-        shares = shares / shares.sum(axis=1, keepdims=True)
-        weights = count * shares.sum(axis=0) + STRENGTH * own
-        weights = weights / weights.sum()
-    found = np.zeros_like(start)
-    found[possible] = weights
-    return found
+    of_densities: np.ndarray
+    of_means: np.ndarray
 
 
 def pooled_predictions(
-    dataset: Dataset, weights: np.ndarray, drawn: Drawn, references: Sequence[Gaussians]
+    dataset: Dataset, pooled: PoolWeights, drawn: Drawn, references: Sequence[Gaussians]
 ) -> Predictions:
-    """What the pool said of values, and how well; `weights` are (elements, predictors)."""
+    """What the pool said of values, and how well; its weights are (elements, predictors)."""
+    weights, of_means = pooled
     # NaN where nothing was observed, as in each of them; of what weighs nothing, nothing counts.
     nats = np.where(weights > 0, _nats(dataset, drawn, references), np.inf)
     least = nats.min(axis=-1)
-    pooled = least - np.log(np.sum(weights * np.exp(least[..., None] - nats), axis=-1))
+    nats = least - np.log(np.sum(weights * np.exp(least[..., None] - nats), axis=-1))
     weights = np.broadcast_to(weights, (len(drawn.xs), *weights.shape))
     draws = np.moveaxis(drawn.draws, 1, 0)
     quantiles = np.empty((len(LEVELS), *drawn.xs.shape))
+    chances = np.empty((2, *drawn.xs.shape))
     mean, crps = np.empty(drawn.xs.shape), np.empty(drawn.xs.shape)
     for which, each in _parts(dataset, draws, references):
-        mean[which] = _mean(dataset, weights[which], drawn.mean[which], drawn.centre[which], each)
+        means = _means(dataset, drawn.mean[which], drawn.centre[which], each)
+        mean[which] = _weighted(of_means, means)
         for columns, mixture in _mixtures(dataset, weights[which], draws[:, which], each):
             quantiles[:, which, columns] = mixture.quantiles(LEVELS)
             crps[which, columns] = mixture.crps(drawn.xs[which, columns])
+            chances[:, which, columns] = mixture.chances(drawn.xs[which, columns])
     is_binary = [family.is_binary for family in dataset.families]
-    return Predictions(drawn.xs, mean, pooled, crps, np.where(is_binary, np.nan, quantiles))
+    quantiles = np.where(is_binary, np.nan, quantiles)
+    return Predictions(drawn.xs, mean, nats, crps, quantiles, chances)
 
 
 def _nats(dataset: Dataset, drawn: Drawn, references: Sequence[Gaussians]) -> np.ndarray:
@@ -199,7 +207,8 @@ def pooled_forecast(
     """
     draws, means = np.asarray(own.samples), np.asarray(own.mean, np.float64)
     num_samples, horizon = draws.shape[:2]
-    weights = np.stack([pool.at(dataset, ahead + 1) for ahead in range(horizon)])
+    both = [pool.at(dataset, ahead + 1) for ahead in range(horizon)]
+    weights, of_means = (np.stack(each) for each in zip(*both, strict=True))
     # The same of a future at each step, so that it goes over to another predictor once, if at all.
     place = np.random.default_rng(0).permutation(num_samples) + 0.5
     place = (place / num_samples)[:, None, None]
@@ -208,7 +217,7 @@ def pooled_forecast(
     for which, each in _parts(dataset, draws, references):
         part, here = weights[which], draws[:, which].astype(np.float64)
         centre = np.median(here, axis=0)
-        mean[which] = _mean(dataset, part, means[which], centre, each)
+        mean[which] = _weighted(of_means[which], _means(dataset, means[which], centre, each))
         samples[:, which] = _futures(dataset, part, here, each, place)
         for columns, mixture in _mixtures(dataset, part, here, each):
             quantiles[:, which, columns] = mixture.quantiles(own.levels)
@@ -240,16 +249,64 @@ def _futures(
     return samples
 
 
-def _mean(
-    dataset: Dataset,
-    weights: np.ndarray,
-    own: np.ndarray,
-    centre: np.ndarray,
-    references: Sequence[Gaussians],
+def _starts(
+    dataset: Dataset, horizon: int, num_references: int, lately: Lately | None
+) -> list[np.ndarray]:
+    """The weights of each column before anything was validated."""
+    wide, found = widened_elements(dataset), []
+    for places in _columns(dataset):
+        shares = None if lately is None else lately.shares(dataset, horizon, places)
+        start = start_weights(horizon, num_references, shares)
+        found.append(start if places[0] in wide else as_it_is(start))
+    return found
+
+
+def _probable(
+    dataset: Dataset, nats: np.ndarray, count: float, starts: Sequence[np.ndarray]
 ) -> np.ndarray:
-    """The mean of the mixture; a width moves that of the model about its centre."""
+    """The weights (columns, predictors) of densities, by what they said of values."""
+    wide, columns = widened_elements(dataset), list(enumerate(_columns(dataset)))
+    found = np.empty((len(columns), nats.shape[-1]))
+    for can_widen in (False, True):
+        some = [(n, places) for n, places in columns if (places[0] in wide) == can_widen]
+        if not some:
+            continue
+        of_all = [i for _, places in some for i in places]
+        # All columns together: what is so of most is likely so of one with few values.
+        start = np.mean([starts[number] for number, _ in some], axis=0)
+        common = most_probable_weights(
+            nats[:, of_all].reshape(-1, nats.shape[-1]), count / len(of_all), start
+        )
+        for number, places in some:
+            # What all of them have found of the start is found of its own, too.
+            own = common * np.where(start > 0, starts[number] / np.where(start > 0, start, 1.0), 0.0)
+            found[number] = most_probable_weights(
+                nats[:, places].reshape(-1, nats.shape[-1]), count / len(places), own / own.sum()
+            )
+    return found
+
+
+def _least_errors(
+    dataset: Dataset, means: np.ndarray, xs: np.ndarray, count: float, weights: np.ndarray
+) -> np.ndarray:
+    """The weights (columns, predictors) of means; what is 0 or 1 has those of its density."""
+    found = weights.copy()
+    for number, places in enumerate(_columns(dataset)):
+        if not dataset.families[places[0]].is_binary:
+            own = means[:, places].reshape(-1, means.shape[-1])
+            found[number] = least_error_weights(own, xs[:, places].ravel(), count, weights[number])
+    return found
+
+
+def _means(
+    dataset: Dataset, own: np.ndarray, centre: np.ndarray, references: Sequence[Gaussians]
+) -> np.ndarray:
+    """What each predictor expects; a width moves the mean of the model about its centre."""
     means = [centre + width * (own - centre) for width in WIDTHS]
-    means = np.stack([*means, *(each.mean(dataset) for each in references)], axis=-1)
+    return np.stack([*means, *(each.mean(dataset) for each in references)], axis=-1)
+
+
+def _weighted(weights: np.ndarray, means: np.ndarray) -> np.ndarray:
     return np.sum(weights * np.where(weights > 0, means, 0.0), axis=-1)
 
 
@@ -302,14 +359,6 @@ def widened_elements(dataset: Dataset) -> list[int]:
         and family.low is None
         and family.high is None
     ]
-
-
-def _as_it_is(start: np.ndarray) -> np.ndarray:
-    """The start of a column whose predictions have the one width that they have."""
-    found = start.copy()
-    found[: len(WIDTHS)] = 0.0
-    found[AS_IT_IS] = start[: len(WIDTHS)].sum()
-    return found
 
 
 def _column_numbers(dataset: Dataset) -> list[int]:
