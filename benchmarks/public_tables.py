@@ -1,8 +1,8 @@
 """Tables that come inside packages, and simulated ones, as dictionaries of columns.
 
-`statsmodels`, `vega_datasets`, `river`, `sktime`, `pmdarima` and `arch` have their data sets inside;
-only these files are read, nothing of the packages is imported. `prepared(folder)` writes each table
-as an .npz, which is all that another machine needs.
+`statsmodels`, `vega_datasets`, `river`, `sktime`, `pmdarima` and `arch` have their data sets
+inside; only these files are read, nothing of the packages is imported. `prepared(folder)` writes
+each table as an .npz, which is all that another machine needs.
 """
 
 import ast

@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from public_tables import DATED, PUBLIC, UNSEEN, Table, kept, prepared
+from public_tables import DATED, PUBLIC, Table, kept, prepared
 
 from varfilter.data.continued import continued
 from varfilter.data.dataset import Dataset

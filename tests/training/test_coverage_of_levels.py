@@ -51,7 +51,8 @@ def test_draws_of_the_truth_hold_nine_in_ten():
 
 
 def test_gaussians_have_the_chances_of_their_levels_and_bounds():
-    centre, spread = np.tile([0.4, 0.5, 1.0, 0.3], (NUM, 1)), np.tile([0.8, 1.0, 2.0, 1.0], (NUM, 1))
+    centre = np.tile([0.4, 0.5, 1.0, 0.3], (NUM, 1))
+    spread = np.tile([0.8, 1.0, 2.0, 1.0], (NUM, 1))
     gaussians = Gaussians.of(centre, spread)
     y = RNG.normal(centre, spread)
     xs = np.stack([np.maximum(np.rint(y[:, 0]), 0), np.maximum(y[:, 1], 0), y[:, 2],
@@ -60,7 +61,8 @@ def test_gaussians_have_the_chances_of_their_levels_and_bounds():
     is_zero = xs[:, 0] == 0
     np.testing.assert_allclose(below[is_zero, 0], 0.0)
     np.testing.assert_allclose(own[is_zero, 0], stats.norm(0.4, 0.8).cdf(0.5))
-    np.testing.assert_allclose((below + own)[~is_zero, 0], stats.norm(0.4, 0.8).cdf(xs[~is_zero, 0] + 0.5))
+    up_to = stats.norm(0.4, 0.8).cdf(xs[~is_zero, 0] + 0.5)
+    np.testing.assert_allclose((below + own)[~is_zero, 0], up_to)
     np.testing.assert_allclose(own[xs[:, 1] == 0, 1], stats.norm(0.5, 1.0).cdf(0.0))
     np.testing.assert_allclose(below[:, 2], stats.norm(1.0, 2.0).cdf(xs[:, 2]))
     assert not own[:, 2].any()

@@ -124,13 +124,14 @@ class Gaussians(NamedTuple):
         for i, family in enumerate(dataset.families):
             x, centre, spread = xs[..., i], self.centre[..., i], self.spread[..., i]
             if family.is_binary:
-                below, up_to = np.where(x > 0.5, 1.0 - centre, 0.0), np.where(x > 0.5, 1.0, 1.0 - centre)
+                is_one = x > 0.5
+                below, up_to = is_one * (1.0 - centre), np.where(is_one, 1.0, 1.0 - centre)
             elif self.is_log[i]:
                 below = up_to = ndtr((np.log(np.fmax(x, tiny)) - centre) / spread)
             else:
                 half = 0.0 if family.width is None else 0.5 * family.width
                 spread = spread if family.width is None else np.maximum(spread, 0.5 * half)
-                below, up_to = ndtr((x - half - centre) / spread), ndtr((x + half - centre) / spread)
+                below, up_to = (ndtr((x + by - centre) / spread) for by in (-half, half))
                 low, high = support(family)
                 near = max(half, SLACK)
                 below = np.where(x < low + near, 0.0, below)

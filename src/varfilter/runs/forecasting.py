@@ -20,7 +20,8 @@ from varfilter.media.gaussians import Predictor, reference_gaussians
 from varfilter.media.naive import Naive
 from varfilter.prediction import Forecast
 from varfilter.runs.folder import list_damaged, read_list, write_list
-from varfilter.runs.pooling import ForecastPool, Lately, pooled_forecast, widened_elements
+from varfilter.runs.pool_futures import pooled_forecast
+from varfilter.runs.pooling import ForecastPool, Lately, widened_elements
 from varfilter.runs.run import Run
 from varfilter.training.predictive_draws import filter_predictions, origins
 

@@ -68,19 +68,19 @@ def most_probable_weights(
 
 
 def least_error_weights(
-    means: np.ndarray, xs: np.ndarray, count: float, weights: np.ndarray
+    means: np.ndarray, xs: np.ndarray, count: float, densities: np.ndarray
 ) -> np.ndarray:
     """The weights of the means by which the squared errors of values are the least.
 
     `means` (values, predictors) are what was expected of `xs`, NaN where nothing was observed. As
-    the likeliest Gaussian of one spread about sum_k v_k m_k, with a Dirichlet prior whose mean has
-    the references as `weights`, those of the densities, have them, and the model's share in its own
-    mean and the one next to its median.
+    the likeliest Gaussian of one spread about sum_k v_k m_k, with a Dirichlet prior. Its mean has
+    the references as those weights have them that `densities` start with, and the model's share in
+    its own mean and the one next to its median.
     """
     from scipy.optimize import minimize
 
-    start = weights.copy()
-    start[: len(WIDTHS)] = weights[: len(WIDTHS)].sum() * np.array(START_OF_MEANS)
+    start = densities.copy()
+    start[: len(WIDTHS)] = densities[: len(WIDTHS)].sum() * np.array(START_OF_MEANS)
     possible, seen = start > 0, ~np.isnan(xs) & ~np.isnan(means).any(axis=1)
     own = start[possible]
     errors = means[seen][:, possible] - xs[seen, None]

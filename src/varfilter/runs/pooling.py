@@ -13,7 +13,8 @@ better than others (the model does, and is not judged by them). The model is the
 with predictions that are narrower or wider, since in validation it may have been too wide, or too
 sure (a spread-adjusted pool: Gneiting and Ranjan 2013).
 
-The mean of a forecast has weights of its own, by squared errors: the mean of a density with a heavy
+A mixture is wider than it should be; what it is sharpened by is in `sharpness.py`. The mean of a
+forecast has weights of its own, by squared errors: the mean of a density with a heavy
 tail may be far from where values are. All are kept in the run's folder, with what is needed to
 forecast without the training data.
 """
@@ -22,13 +23,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 
 from varfilter.data.dataset import Dataset
 from varfilter.distributions import Normal, StudentT
 from varfilter.media.gaussians import Gaussians
-from varfilter.prediction import Forecast
 from varfilter.runs.metrics import MODEL
 from varfilter.runs.pool_weights import (
     as_it_is,
@@ -36,6 +35,7 @@ from varfilter.runs.pool_weights import (
     most_probable_weights,
     start_weights,
 )
+from varfilter.runs.sharpness import fitted_sharpness, nats_of_sharpness, sharpened
 from varfilter.training.predictive_draws import AS_IT_IS, WIDTHS, Drawn
 from varfilter.training.predictive_scores import LEVELS, Predictions, Weighted
 
@@ -73,7 +73,7 @@ class ForecastPool:
     The first are those of the model, by its width (`WIDTHS`). Between two horizons they lie on a
     line, over the logarithm of the horizon, and beyond the last they stay as they are. `num_values`
     is how many values of a column they were found by. `of_means` are those of the means; None: the
-    same, as in records of before there were any.
+    same, as in records of before there were any. `sharpness` is that of each column; None: 1.
     """
 
     predictors: tuple[str, ...]
@@ -81,6 +81,7 @@ class ForecastPool:
     weights: np.ndarray
     num_values: int
     of_means: np.ndarray | None = None
+    sharpness: np.ndarray | None = None
 
     @staticmethod
     def of(
@@ -97,24 +98,35 @@ class ForecastPool:
         has what the references said before.
         """
         predictors = (*(f"{MODEL} x {width:g}" for width in WIDTHS), *references)
-        weights, of_means = [], []
+        weights, of_means, ranks, counts = [], [], [], []
         for horizon, own in drawn.items():
             others = [each[horizon] for each in references.values()]
             count = 1.0 if horizon == 1 else min(1.0, every / horizon)
             starts = _starts(dataset, horizon, len(others), lately)
             nats = _nats(dataset, own, others)
             weights.append(_probable(dataset, nats, count, starts))
-            means = _means(dataset, own.mean, own.centre, others)
-            of_means.append(_least_errors(dataset, means, own.xs, count, weights[-1]))
+            means = expected_means(dataset, own.mean, own.centre, others)
+            of_means.append(_least_errors(dataset, means, own.xs, count, starts, weights[-1]))
+            ranks.append(_mixed_chances(dataset, weights[-1], own, others))
+            counts.append(count)
         num_values = len(next(iter(drawn.values())).xs)
+        sharpness = [
+            fitted_sharpness([each[:, :, places[0]] for each in ranks], counts)
+            if not dataset.families[places[0]].is_binary
+            else 1.0
+            for places in _columns(dataset)
+        ]
         return ForecastPool(
-            predictors, tuple(drawn), np.array(weights), num_values, np.array(of_means)
-        )
+            predictors, tuple(drawn), np.array(weights), num_values,
+            np.array(of_means), np.array(sharpness),
+        )  # fmt: skip
 
     def at(self, dataset: Dataset, horizon: int) -> "PoolWeights":
         """The weights so many steps ahead."""
         both = (self.weights, self.weights if self.of_means is None else self.of_means)
-        return PoolWeights(*(self._at(dataset, horizon, each) for each in both))
+        of_columns = np.ones(self.weights.shape[1]) if self.sharpness is None else self.sharpness
+        sharpness = of_columns[_column_numbers(dataset)]
+        return PoolWeights(*(self._at(dataset, horizon, each) for each in both), sharpness)
 
     def _at(self, dataset: Dataset, horizon: int, weights: np.ndarray) -> np.ndarray:
         """Weights (elements, predictors) so many steps ahead."""
@@ -135,39 +147,44 @@ class ForecastPool:
             return weights / weights.sum(axis=-1, keepdims=True)
 
         of_means = None if self.of_means is None else others(self.of_means)
-        return replace(
-            self, predictors=predictors, weights=others(self.weights), of_means=of_means
-        )
+        return replace(self, predictors=predictors, weights=others(self.weights), of_means=of_means)
 
     def as_json(self) -> dict[str, Any]:
         """The pool as plain JSON."""
-        of_means = None if self.of_means is None else self.of_means.tolist()
-        return vars(self) | {"weights": self.weights.tolist(), "of_means": of_means}
+        arrays = {name: vars(self)[name] for name in ("weights", "of_means", "sharpness")}
+        return vars(self) | {n: None if a is None else a.tolist() for n, a in arrays.items()}
 
     @staticmethod
     def from_json(known: dict[str, Any]) -> "ForecastPool":
         """The pool that `as_json` wrote down."""
-        return ForecastPool(
-            tuple(known["predictors"]),
-            tuple(known["horizons"]),
-            np.asarray(known["weights"], np.float64),
-            known["num_values"],
-            None if known.get("of_means") is None else np.asarray(known["of_means"], np.float64),
+        weights, of_means, sharpness = (
+            None if known.get(name) is None else np.asarray(known[name], np.float64)
+            for name in ("weights", "of_means", "sharpness")
         )
+        assert weights is not None
+        return ForecastPool(
+            tuple(known["predictors"]), tuple(known["horizons"]), weights,
+            known["num_values"], of_means, sharpness,
+        )  # fmt: skip
 
 
 class PoolWeights(NamedTuple):
-    """The weights of the densities of a pool, and those of its means, (..., predictors)."""
+    """The weights of the densities of a pool, and those of its means, (..., predictors).
+
+    `sharpness` is that of each element.
+    """
 
     of_densities: np.ndarray
     of_means: np.ndarray
+    sharpness: np.ndarray | float = 1.0
 
 
 def pooled_predictions(
     dataset: Dataset, pooled: PoolWeights, drawn: Drawn, references: Sequence[Gaussians]
 ) -> Predictions:
     """What the pool said of values, and how well; its weights are (elements, predictors)."""
-    weights, of_means = pooled
+    weights, of_means = pooled[:2]
+    sharpness = np.broadcast_to(pooled.sharpness, dataset.num_elements)
     # NaN where nothing was observed, as in each of them; of what weighs nothing, nothing counts.
     nats = np.where(weights > 0, _nats(dataset, drawn, references), np.inf)
     least = nats.min(axis=-1)
@@ -177,10 +194,13 @@ def pooled_predictions(
     quantiles = np.empty((len(LEVELS), *drawn.xs.shape))
     chances = np.empty((2, *drawn.xs.shape))
     mean, crps = np.empty(drawn.xs.shape), np.empty(drawn.xs.shape)
-    for which, each in _parts(dataset, draws, references):
-        means = _means(dataset, drawn.mean[which], drawn.centre[which], each)
-        mean[which] = _weighted(of_means, means)
-        for columns, mixture in _mixtures(dataset, weights[which], draws[:, which], each):
+    for which, each in in_parts(dataset, draws, references):
+        means = expected_means(dataset, drawn.mean[which], drawn.centre[which], each)
+        mean[which] = weighted_mean(of_means, means)
+        for columns, mixture in mixtures(dataset, weights[which], draws[:, which], each):
+            before = mixture.chances(drawn.xs[which, columns])
+            nats[which, columns] += nats_of_sharpness(before, sharpness[columns])
+            mixture = sharpened(mixture, sharpness[columns])
             quantiles[:, which, columns] = mixture.quantiles(LEVELS)
             crps[which, columns] = mixture.crps(drawn.xs[which, columns])
             chances[:, which, columns] = mixture.chances(drawn.xs[which, columns])
@@ -197,56 +217,19 @@ def _nats(dataset: Dataset, drawn: Drawn, references: Sequence[Gaussians]) -> np
     )
 
 
-def pooled_forecast(
-    dataset: Dataset, pool: ForecastPool, own: Forecast, references: Sequence[Gaussians]
-) -> Forecast:
-    """A forecast of the model pooled with those of its references, (horizon, elements) each.
-
-    Of its futures as many are those of a reference as that weighs, each at one of the quantiles
-    of it throughout.
-    """
-    draws, means = np.asarray(own.samples), np.asarray(own.mean, np.float64)
-    num_samples, horizon = draws.shape[:2]
-    both = [pool.at(dataset, ahead + 1) for ahead in range(horizon)]
-    weights, of_means = (np.stack(each) for each in zip(*both, strict=True))
-    # The same of a future at each step, so that it goes over to another predictor once, if at all.
-    place = np.random.default_rng(0).permutation(num_samples) + 0.5
-    place = (place / num_samples)[:, None, None]
-    samples = draws.copy()
-    mean, quantiles = np.empty(means.shape), np.empty((len(own.levels), *means.shape))
-    for which, each in _parts(dataset, draws, references):
-        part, here = weights[which], draws[:, which].astype(np.float64)
-        centre = np.median(here, axis=0)
-        mean[which] = _weighted(of_means[which], _means(dataset, means[which], centre, each))
-        samples[:, which] = _futures(dataset, part, here, each, place)
-        for columns, mixture in _mixtures(dataset, part, here, each):
-            quantiles[:, which, columns] = mixture.quantiles(own.levels)
-    samples, mean, quantiles = (
-        jnp.asarray(part, own.mean.dtype) for part in (samples, mean, quantiles)
-    )
-    return Forecast(samples, mean, quantiles, own.levels)
-
-
-def _futures(
-    dataset: Dataset,
-    weights: np.ndarray,
-    draws: np.ndarray,
-    references: Sequence[Gaussians],
-    place: np.ndarray,
+def _mixed_chances(
+    dataset: Dataset, weights: np.ndarray, drawn: Drawn, references: Sequence[Gaussians]
 ) -> np.ndarray:
-    """Futures of which each is that of the predictor in whose share of the weights it stands."""
-    centre, ends, samples = np.median(draws, axis=0), np.cumsum(weights, axis=-1), draws
-    for k in range(weights.shape[-1]):
-        begin = ends[..., k] - weights[..., k]
-        if k < len(WIDTHS):
-            said = centre + WIDTHS[k] * (draws - centre)
-        else:
-            table = references[k - len(WIDTHS)].quantiles(dataset, QUANTILES)
-            level = np.clip((place - begin) / np.maximum(weights[..., k], 1e-12), 0.0, 1.0)
-            number = np.minimum((level * NUM_QUANTILES).astype(int), NUM_QUANTILES - 1)
-            said = np.take_along_axis(table, number, axis=0)
-        samples = np.where((place > begin) & (place <= ends[..., k]), said, samples)
-    return samples
+    """P(X < x) and P(X = x), (2, values, elements), by weights (columns, predictors)."""
+    found = np.full((2, *drawn.xs.shape), np.nan)
+    draws = np.moveaxis(drawn.draws, 1, 0)
+    weights = weights[_column_numbers(dataset)]
+    weights = np.broadcast_to(weights, (len(drawn.xs), *weights.shape))
+    for which, each in in_parts(dataset, draws, references):
+        for columns, mixture in mixtures(dataset, weights[which], draws[:, which], each):
+            xs = drawn.xs[which, columns]
+            found[:, which, columns] = mixture.chances(xs) + 0.0 * xs
+    return found
 
 
 def _starts(
@@ -274,12 +257,13 @@ def _probable(
         of_all = [i for _, places in some for i in places]
         # All columns together: what is so of most is likely so of one with few values.
         start = np.mean([starts[number] for number, _ in some], axis=0)
+        filled = np.where(start > 0, start, 1.0)
         common = most_probable_weights(
             nats[:, of_all].reshape(-1, nats.shape[-1]), count / len(of_all), start
         )
         for number, places in some:
             # What all of them have found of the start is found of its own, too.
-            own = common * np.where(start > 0, starts[number] / np.where(start > 0, start, 1.0), 0.0)
+            own = common * starts[number] / filled
             found[number] = most_probable_weights(
                 nats[:, places].reshape(-1, nats.shape[-1]), count / len(places), own / own.sum()
             )
@@ -287,18 +271,23 @@ def _probable(
 
 
 def _least_errors(
-    dataset: Dataset, means: np.ndarray, xs: np.ndarray, count: float, weights: np.ndarray
+    dataset: Dataset,
+    means: np.ndarray,
+    xs: np.ndarray,
+    count: float,
+    starts: Sequence[np.ndarray],
+    weights: np.ndarray,
 ) -> np.ndarray:
     """The weights (columns, predictors) of means; what is 0 or 1 has those of its density."""
     found = weights.copy()
     for number, places in enumerate(_columns(dataset)):
         if not dataset.families[places[0]].is_binary:
             own = means[:, places].reshape(-1, means.shape[-1])
-            found[number] = least_error_weights(own, xs[:, places].ravel(), count, weights[number])
+            found[number] = least_error_weights(own, xs[:, places].ravel(), count, starts[number])
     return found
 
 
-def _means(
+def expected_means(
     dataset: Dataset, own: np.ndarray, centre: np.ndarray, references: Sequence[Gaussians]
 ) -> np.ndarray:
     """What each predictor expects; a width moves the mean of the model about its centre."""
@@ -306,11 +295,12 @@ def _means(
     return np.stack([*means, *(each.mean(dataset) for each in references)], axis=-1)
 
 
-def _weighted(weights: np.ndarray, means: np.ndarray) -> np.ndarray:
+def weighted_mean(weights: np.ndarray, means: np.ndarray) -> np.ndarray:
+    """Sum the means of the predictors; one that weighs nothing may have none."""
     return np.sum(weights * np.where(weights > 0, means, 0.0), axis=-1)
 
 
-def _parts(
+def in_parts(
     dataset: Dataset, draws: np.ndarray, references: Sequence[Gaussians]
 ) -> Iterator[tuple[slice, list[Gaussians]]]:
     """Some of the values (num_samples, values, elements) at a time, and what is said of them."""
@@ -321,7 +311,7 @@ def _parts(
         yield which, [each.part(which) for each in references]
 
 
-def _mixtures(
+def mixtures(
     dataset: Dataset, weights: np.ndarray, draws: np.ndarray, references: Sequence[Gaussians]
 ) -> Iterator[tuple[list[int], Weighted]]:
     """(elements, their mixture): draws of the model (num_samples, values, elements), and others'.

@@ -12,8 +12,8 @@ from varfilter.data.tables.json_lines import TableLines
 from varfilter.data.tables.periods import period_style
 from varfilter.data.tables.read import read_table
 from varfilter.data.tables.schema import TableSchema
-from varfilter.data.tables.times import in_order
 from varfilter.data.tables.spacing import named_calendar
+from varfilter.data.tables.times import in_order
 from varfilter.media.frames import frame_like
 from varfilter.media.table import TableMedium, TableSource
 

@@ -102,8 +102,8 @@ def read_table(
       the one that fits the times of the training rows. "rows": there is no grid,
       each row is a step, and the time since the row before is a known input; so it is too where
       with the step found more than one row in a hundred were lost to another at the same point.
-    - `date_order`: "day-first" or "month-first", of dates such as 02/01/2024. None: a day above 12
-      tells it; where there is none, such dates are refused. New rows are read in the same order.
+    - `date_order`: "day-first" or "month-first", of dates such as 02/01/2024. None: days above 12
+      tell it, or such dates are refused.
     - `sequence`: the column that tells sequences apart. None: the only one named sequence,
       series, run, episode, trial or session, or so with `_id`; False, or none: all rows are one.
     - `columns`: to observe, in this order. None: all that hold numbers, or text of a few levels,

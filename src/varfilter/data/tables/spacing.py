@@ -176,7 +176,7 @@ def calendar_from_json(known: dict[str, Any] | None) -> Calendar | None:
 
 
 def named_calendar(word: str, runs: list[np.ndarray] | None = None) -> Calendar | None:
-    """The steps of a word: month, quarter, year, business-day, half-month, 6-month; None if it is none.
+    """The steps of a word: month, quarter, business-day, half-month, 6-month; None if it is none.
 
     On which day of the month the points of months lie, the stamps of `runs` say.
     """
