@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from public_tables import DATED, PUBLIC, Table, kept, prepared
+from public_tables import DATED, PUBLIC, UNSEEN, Table, kept, prepared
 
 from varfilter.data.continued import continued
 from varfilter.data.dataset import Dataset
@@ -219,18 +219,22 @@ def _peers(table: Table, job: Job, horizon: int) -> Line:
 
 
 def report(lines: list[Line]) -> None:
-    """Print a table for each horizon and the demands, from the lines, in Markdown."""
+    """Print a table for each horizon and the demands, from the lines, in Markdown.
+
+    Tables that nobody had looked at while it was decided how to forecast come by themselves.
+    """
+    peers = [each for each in lines if each["variant"] == "peers"]
     for variant in dict.fromkeys(each["variant"] for each in lines if each["variant"] != "peers"):
         ours = [each for each in lines if each["variant"] == variant]
-        names = [name for name in DATED if any(each["table"] == name for each in ours)]
-        summaries = [
-            Summary.of(name, ours, [each for each in lines if each["variant"] == "peers"])
-            for name in names
-        ]
-        print(f"\n`{variant}`, means over seeds; log scores are sums over the columns of a row.\n")
-        for ahead in ("1", "H"):
-            _print_horizon(summaries, ahead)
-        _print_demands(summaries)
+        for title, tables in (("", DATED), (", tables not looked at before", UNSEEN)):
+            names = [name for name in tables if any(each["table"] == name for each in ours)]
+            if not names:
+                continue
+            summaries = [Summary.of(name, ours, peers) for name in names]
+            print(f"\n`{variant}`{title}: means over seeds; log scores are sums over columns.\n")
+            for ahead in ("1", "H"):
+                _print_horizon(summaries, ahead)
+            _print_demands(summaries)
 
 
 @dataclasses.dataclass(frozen=True)
