@@ -11,6 +11,7 @@ from varfilter.prediction import Forecast
 from varfilter.runs.pooling import (
     NUM_QUANTILES,
     QUANTILES,
+    QUARTILES,
     ForecastPool,
     expected_means,
     in_parts,
@@ -43,15 +44,17 @@ def pooled_forecast(
     for which, each in in_parts(dataset, draws, references):
         part, here = weights[which], draws[:, which].astype(np.float64)
         centre = np.median(here, axis=0)
-        expected = expected_means(dataset, means[which], centre, each)
-        mean[which] = weighted_mean(of_means[which], expected)
+        quartiles = np.empty((2, *centre.shape))
         samples[:, which] = _futures(dataset, part, here, each, place)
         for columns, mixture in mixtures(dataset, part, here, each):
+            quartiles[..., columns] = mixture.quantiles(QUARTILES)
             mixture = sharpened(mixture, sharpness[columns])
             quantiles[:, which, columns] = mixture.quantiles(own.levels)
             for place, i in enumerate(columns):
                 if sharpness[i] != 1.0:
                     samples[:, which, i] = _at_ranks(samples[:, which, i], mixture, place)
+        expected = expected_means(dataset, means[which], centre, each, quartiles)
+        mean[which] = weighted_mean(of_means[which], expected)
     samples, mean, quantiles = (
         jnp.asarray(part, own.mean.dtype) for part in (samples, mean, quantiles)
     )

@@ -15,7 +15,8 @@ sure (a spread-adjusted pool: Gneiting and Ranjan 2013).
 
 A mixture is wider than it should be; what it is sharpened by is in `sharpness.py`. The mean of a
 forecast has weights of its own, by squared errors: the mean of a density with a heavy
-tail may be far from where values are. All are kept in the run's folder, with what is needed to
+tail may be far from where values are. So may that of one predictor, which is held within the
+quartiles of the pool. All are kept in the run's folder, with what is needed to
 forecast without the training data.
 """
 
@@ -39,6 +40,9 @@ from varfilter.runs.sharpness import fitted_sharpness, nats_of_sharpness, sharpe
 from varfilter.training.predictive_draws import AS_IT_IS, WIDTHS, Drawn
 from varfilter.training.predictive_scores import LEVELS, Predictions, Weighted
 
+# Of plain numbers what a predictor expects counts no further off than these of the whole pool: by
+# one outlier just before, a linear model expects what nobody else does.
+QUARTILES = (0.25, 0.75)
 # By so many of its quantiles a Gaussian stands among the draws of the model.
 NUM_QUANTILES = 99
 # Numbers of a mixture that are in memory at once, each a few times: 32 MiB of them.
@@ -105,9 +109,10 @@ class ForecastPool:
             starts = _starts(dataset, horizon, len(others), lately)
             nats = _nats(dataset, own, others)
             weights.append(_probable(dataset, nats, count, starts))
-            means = expected_means(dataset, own.mean, own.centre, others)
+            chances, quartiles = _mixed(dataset, weights[-1], own, others)
+            means = expected_means(dataset, own.mean, own.centre, others, quartiles)
             of_means.append(_least_errors(dataset, means, own.xs, count, starts, weights[-1]))
-            ranks.append(_mixed_chances(dataset, weights[-1], own, others))
+            ranks.append(chances)
             counts.append(count)
         num_values = len(next(iter(drawn.values())).xs)
         sharpness = [
@@ -192,18 +197,20 @@ def pooled_predictions(
     weights = np.broadcast_to(weights, (len(drawn.xs), *weights.shape))
     draws = np.moveaxis(drawn.draws, 1, 0)
     quantiles = np.empty((len(LEVELS), *drawn.xs.shape))
-    chances = np.empty((2, *drawn.xs.shape))
+    chances, quartiles = np.empty((2, *drawn.xs.shape)), np.empty((2, *drawn.xs.shape))
     mean, crps = np.empty(drawn.xs.shape), np.empty(drawn.xs.shape)
     for which, each in in_parts(dataset, draws, references):
-        means = expected_means(dataset, drawn.mean[which], drawn.centre[which], each)
-        mean[which] = weighted_mean(of_means, means)
         for columns, mixture in mixtures(dataset, weights[which], draws[:, which], each):
+            quartiles[:, which, columns] = mixture.quantiles(QUARTILES)
             before = mixture.chances(drawn.xs[which, columns])
             nats[which, columns] += nats_of_sharpness(before, sharpness[columns])
             mixture = sharpened(mixture, sharpness[columns])
             quantiles[:, which, columns] = mixture.quantiles(LEVELS)
             crps[which, columns] = mixture.crps(drawn.xs[which, columns])
             chances[:, which, columns] = mixture.chances(drawn.xs[which, columns])
+        own, centre = drawn.mean[which], drawn.centre[which]
+        means = expected_means(dataset, own, centre, each, quartiles[:, which])
+        mean[which] = weighted_mean(of_means, means)
     is_binary = [family.is_binary for family in dataset.families]
     quantiles = np.where(is_binary, np.nan, quantiles)
     return Predictions(drawn.xs, mean, nats, crps, quantiles, chances)
@@ -217,11 +224,14 @@ def _nats(dataset: Dataset, drawn: Drawn, references: Sequence[Gaussians]) -> np
     )
 
 
-def _mixed_chances(
+def _mixed(
     dataset: Dataset, weights: np.ndarray, drawn: Drawn, references: Sequence[Gaussians]
-) -> np.ndarray:
-    """P(X < x) and P(X = x), (2, values, elements), by weights (columns, predictors)."""
-    found = np.full((2, *drawn.xs.shape), np.nan)
+) -> tuple[np.ndarray, np.ndarray]:
+    """(P(X < x) and P(X = x); the quartiles), (2, values, elements) each.
+
+    By weights (columns, predictors).
+    """
+    found, quartiles = np.full((2, *drawn.xs.shape), np.nan), np.empty((2, *drawn.xs.shape))
     draws = np.moveaxis(drawn.draws, 1, 0)
     weights = weights[_column_numbers(dataset)]
     weights = np.broadcast_to(weights, (len(drawn.xs), *weights.shape))
@@ -229,7 +239,8 @@ def _mixed_chances(
         for columns, mixture in mixtures(dataset, weights[which], draws[:, which], each):
             xs = drawn.xs[which, columns]
             found[:, which, columns] = mixture.chances(xs) + 0.0 * xs
-    return found
+            quartiles[:, which, columns] = mixture.quantiles(QUARTILES)
+    return found, quartiles
 
 
 def _starts(
@@ -288,11 +299,22 @@ def _least_errors(
 
 
 def expected_means(
-    dataset: Dataset, own: np.ndarray, centre: np.ndarray, references: Sequence[Gaussians]
+    dataset: Dataset,
+    own: np.ndarray,
+    centre: np.ndarray,
+    references: Sequence[Gaussians],
+    quartiles: np.ndarray,
 ) -> np.ndarray:
-    """What each predictor expects; a width moves the mean of the model about its centre."""
+    """What each predictor expects; a width moves the mean of the model about its centre.
+
+    Of plain numbers it is held within the `quartiles` (2, ...) of the pool.
+    """
     means = [centre + width * (own - centre) for width in WIDTHS]
-    return np.stack([*means, *(each.mean(dataset) for each in references)], axis=-1)
+    found = np.stack([*means, *(each.mean(dataset) for each in references)], axis=-1)
+    wide = widened_elements(dataset)
+    low, high = quartiles[..., wide, None]
+    found[..., wide, :] = np.clip(found[..., wide, :], low, high)
+    return found
 
 
 def weighted_mean(weights: np.ndarray, means: np.ndarray) -> np.ndarray:
