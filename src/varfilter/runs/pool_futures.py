@@ -50,9 +50,9 @@ def pooled_forecast(
             quartiles[..., columns] = mixture.quantiles(QUARTILES)
             mixture = sharpened(mixture, sharpness[columns])
             quantiles[:, which, columns] = mixture.quantiles(own.levels)
-            for place, i in enumerate(columns):
+            for column, i in enumerate(columns):
                 if sharpness[i] != 1.0:
-                    samples[:, which, i] = _at_ranks(samples[:, which, i], mixture, place)
+                    samples[:, which, i] = _at_ranks(samples[:, which, i], mixture, column)
         expected = expected_means(dataset, means[which], centre, each, quartiles)
         mean[which] = weighted_mean(of_means[which], expected)
     samples, mean, quantiles = (
