@@ -36,7 +36,7 @@ from typing import Any, NamedTuple
 
 import gaps
 import numpy as np
-from public_tables import DATED, Table, kept
+from public_tables import PUBLIC, Table, kept
 from rich.console import Console
 from rich.table import Table as Shown
 
@@ -294,7 +294,7 @@ def main() -> None:
     parser.add_argument("run", type=Path)
     parser.add_argument("--healthy", type=int, default=400, metavar="N")
     parser.add_argument("--faulty", type=int, default=60, metavar="N")
-    parser.add_argument("--table", choices=DATED, metavar="NAME", help="a public table")
+    parser.add_argument("--table", choices=PUBLIC, metavar="NAME", help="a public table")
     parser.add_argument("--from", type=Path, dest="folder", metavar="DIR", help="read it there")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--json", type=Path)
@@ -312,7 +312,7 @@ def main() -> None:
     if options.table is None:
         found = measure(run, *sizes)
     else:
-        make, _ = DATED[options.table]
+        make, _ = PUBLIC[options.table]
         folder, name = options.folder, options.table
         table = make() if folder is None else kept(folder, [name])[name]
         found = measure_table(run, table, sizes[1])

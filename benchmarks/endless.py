@@ -107,7 +107,9 @@ def _avf() -> tuple[vf.Stream, np.ndarray]:
     filter = vf.VariationalFilter(vf.Iterative(model, hidden_size=64, key=subjects.KEY))
     random = np.random.default_rng(0)
     xs = random.normal(size=(64, 8)).astype(np.float32)
-    return vf.Stream(filter, model, subjects.KEY), np.where(random.random((64, 8)) < 0.1, np.nan, xs)
+    return vf.Stream(filter, model, subjects.KEY), np.where(
+        random.random((64, 8)) < 0.1, np.nan, xs
+    )
 
 
 STREAMS: dict[str, Callable[[], tuple[vf.Stream, np.ndarray]]] = {

@@ -111,6 +111,7 @@ def _scaled(dataset: Dataset, found: Predictions) -> Predictions:
         found.nats - np.log(scale),
         found.crps / scale,
         np.stack([np.asarray(dataset.scaling(each), np.float64) for each in found.quantiles]),
+        found.chances,
     )
 
 

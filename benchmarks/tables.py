@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from public_tables import DATED, Table, kept, prepared
+from public_tables import DATED, PUBLIC, UNSEEN, Table, kept, prepared
 
 from varfilter.data.continued import continued
 from varfilter.data.dataset import Dataset
@@ -66,7 +66,7 @@ def main() -> None:
     parser.add_argument("--export", type=Path, metavar="DIR", help="write the tables there")
     parser.add_argument("--from", type=Path, dest="folder", metavar="DIR", help="read them there")
     parser.add_argument("--out", type=Path, metavar="FILE", help="lines of JSON")
-    parser.add_argument("--tables", nargs="+", choices=DATED, default=list(DATED))
+    parser.add_argument("--tables", nargs="+", choices=PUBLIC, default=list(PUBLIC))
     parser.add_argument("--variants", nargs="+", choices=("auto", "level"), default=["auto"])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--epochs", type=int, metavar="N", help="of training (the experiment's)")
@@ -77,7 +77,7 @@ def main() -> None:
     parser.add_argument("--one", metavar="JOB", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.export is not None:
-        for path in prepared(options.export, {name: table for name, (table, _) in DATED.items()}):
+        for path in prepared(options.export, {name: table for name, (table, _) in PUBLIC.items()}):
             print(path)
     elif options.one is not None:
         print(json.dumps(measured(Job(**json.loads(options.one)), options.folder, options.runs)))
@@ -140,7 +140,7 @@ def _started(job: Job, folder: Path | None, runs: Path | None) -> "subprocess.Po
 
 def measured(job: Job, folder: Path | None, runs: Path | None = None) -> Line:
     """The line of a job."""
-    make, horizon = DATED[job.table]
+    make, horizon = PUBLIC[job.table]
     table = make() if folder is None else kept(folder, [job.table])[job.table]
     begin = time.perf_counter()
     if job.variant == "peers":
@@ -219,18 +219,22 @@ def _peers(table: Table, job: Job, horizon: int) -> Line:
 
 
 def report(lines: list[Line]) -> None:
-    """Print a table for each horizon and the demands, from the lines, in Markdown."""
+    """Print a table for each horizon and the demands, from the lines, in Markdown.
+
+    Tables that nobody had looked at while it was decided how to forecast come by themselves.
+    """
+    peers = [each for each in lines if each["variant"] == "peers"]
     for variant in dict.fromkeys(each["variant"] for each in lines if each["variant"] != "peers"):
         ours = [each for each in lines if each["variant"] == variant]
-        names = [name for name in DATED if any(each["table"] == name for each in ours)]
-        summaries = [
-            Summary.of(name, ours, [each for each in lines if each["variant"] == "peers"])
-            for name in names
-        ]
-        print(f"\n`{variant}`, means over seeds; log scores are sums over the columns of a row.\n")
-        for ahead in ("1", "H"):
-            _print_horizon(summaries, ahead)
-        _print_demands(summaries)
+        for title, tables in (("", DATED), (", tables not looked at before", UNSEEN)):
+            names = [name for name in tables if any(each["table"] == name for each in ours)]
+            if not names:
+                continue
+            summaries = [Summary.of(name, ours, peers) for name in names]
+            print(f"\n`{variant}`{title}: means over seeds; log scores are sums over columns.\n")
+            for ahead in ("1", "H"):
+                _print_horizon(summaries, ahead)
+            _print_demands(summaries)
 
 
 @dataclasses.dataclass(frozen=True)

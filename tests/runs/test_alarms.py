@@ -149,6 +149,46 @@ def test_few_validated_steps_raise_hardly_more_alarms_than_asked_for(num_steps, 
     assert (ratios > 0.5).all(), ratios
 
 
+def test_training_steps_make_rates_of_few_sequences_scatter_less():
+    """Six sequences of 78 steps, each a little calmer or wilder, and 48 that were learned from.
+
+    To what was learned the model is used: its surprises are a fifth smaller. Of 20 calibrations the
+    rate at 0.001 is within a factor of 2 of what was asked for in nearly all, and by the six alone
+    in about half; its logarithm scatters by less than half as much.
+    """
+    rng = np.random.default_rng(5)
+
+    def columns(num_sequences, spread):
+        parts = []
+        for _ in range(num_sequences):
+            own = spread * np.exp(0.12 * rng.normal(size=6))
+            heavy = np.sqrt(3 / rng.chisquare(5, (78, 6)))
+            values, others = own * heavy * rng.normal(size=(2, 78, 6))
+            parts.append((values**2 / 2, (0.6 * values + 0.8 * others) ** 2 / 2))
+        alone, given = (np.concatenate(each) for each in zip(*parts, strict=True))
+        bands = np.zeros((*alone.shape, 2))
+        return ColumnSurprises(alone, alone, given, bands, bands)
+
+    def filtering(found):
+        times = np.arange(len(found.nats))
+        return Filtering("a", found.nats, times, {}, found.nats.sum(1), columns=found)
+
+    names, new = tuple("abcdef"), columns(200, 1.0)
+    learned = filtering(columns(48, 0.9))
+    ratios = {True: [], False: []}
+    for _ in range(20):
+        validated = filtering(columns(6, 1.0))
+        for has_more, found in ratios.items():
+            more = [learned] if has_more else []
+            calibration = Calibration.of(SETTINGS, 7, names, [validated], more)
+            assert calibration.num_steps == 78 * (54 if has_more else 6)
+            found.append(np.mean(calibration.judged(new)[0] <= 0.001) / 0.001)
+    both, alone = (np.array(ratios[has_more]) for has_more in (True, False))
+    assert np.mean((both > 0.5) & (both < 2.0)) >= 0.95
+    assert np.mean((alone > 0.5) & (alone < 2.0)) < 0.8
+    assert np.std(np.log(both)) < 0.5 * np.std(np.log(np.maximum(alone, 0.05)))
+
+
 def test_a_cause_names_the_column_and_what_was_expected(rule):
     rows = np.array([[0.2, 0.1, 0.0], [6.0, 0.1, 0.0], [1.5, -1.5, 1.0], [0.1, 0.2, 9.0]])
     alarms = rule.judged(filtered(rows)).alarms

@@ -22,19 +22,24 @@ from varfilter.media.gaussians import Gaussians
 from varfilter.media.linear import LinearReference, linear_start
 from varfilter.media.reference import level_groups
 from varfilter.prediction import predictive_quantiles
-from varfilter.runs import Run, apply_run, forecast_data, pooling
+from varfilter.runs import Run, apply_run, forecast_data, pool_futures, pooling
 from varfilter.runs.comparison import compare_run
-from varfilter.runs.forecasting import fit_pool, known_pool, validated_horizons, with_pool
+from varfilter.runs.forecasting import (
+    fit_pool,
+    known_pool,
+    said_lately,
+    validated_horizons,
+    with_pool,
+)
 from varfilter.runs.live import LiveFilter
+from varfilter.runs.pool_futures import pooled_forecast
+from varfilter.runs.pool_weights import START, STRENGTH, start_weights
 from varfilter.runs.pooling import (
     QUANTILES,
-    START,
-    STRENGTH,
     ForecastPool,
-    most_probable_weights,
-    pooled_forecast,
+    Lately,
+    PoolWeights,
     pooled_predictions,
-    start_weights,
 )
 from varfilter.simulation import Forecast
 from varfilter.training.checkpoints import Checkpoint, save_checkpoint
@@ -48,20 +53,47 @@ TWO = Dataset(
 )
 
 
-def test_weights_are_those_of_the_mixture_that_the_values_came_from():
-    start, num_values = np.array([0.5, 0.5]), 20_000
-    is_first = RNG.random(num_values) < 0.3
-    xs = np.where(is_first, RNG.normal(0, 1, num_values), RNG.normal(4, 1, num_values))
-    nats = -np.stack([stats.norm(0, 1).logpdf(xs), stats.norm(4, 1).logpdf(xs)], axis=1)
-    found = most_probable_weights(nats, 1.0, start)
-    # Four standard errors of a share of 20,000 values, sqrt(0.3 * 0.7 / 20,000) each.
-    assert found[0] == pytest.approx(0.3, abs=4 * 0.0033)
-    # Where values count for nothing, or none was observed, the weights stay where they start.
-    np.testing.assert_allclose(most_probable_weights(nats[:100], 0.0, start), start)
-    np.testing.assert_allclose(most_probable_weights(np.full((5, 2), np.nan), 1.0, start), start)
-    # One value that the first alone can explain counts as one more beside the start.
-    certain = most_probable_weights(np.array([[0.0, 1e6]]), 1.0, start)
-    assert certain[0] == pytest.approx((1 + STRENGTH * 0.5) / (1 + STRENGTH))
+def test_what_references_said_lately_is_where_their_weights_begin():
+    own, reference = said(4)
+    own = own._replace(nats=np.full_like(own.nats, 1.0))
+    xs = np.stack([RNG.normal(3.0, 1.0, 400), RNG.random(400) < 0.5], axis=1)
+    near = Gaussians.of(np.tile([3.0, 0.5], (400, 1)), np.ones(2))
+    far = Gaussians.of(np.tile([0.0, 0.5], (400, 1)), np.ones(2))
+    said_of = {"far": {1: far}, "near": {1: near}}
+    same = {name: {1: reference} for name in said_of}
+    for count, level in ((1.0, 0.95), (0.0, 0.5)):
+        lately = Lately({1: xs}, {1: np.full(400, count)}, said_of)
+        pool = ForecastPool.of(TWO, {1: own}, same, 1, lately)
+        weights = pool.at(TWO, 1).of_densities[:, len(WIDTHS) :]
+        shares = weights / weights.sum(axis=1, keepdims=True)
+        assert shares[0, 1] == pytest.approx(level, abs=0.05)
+        # Of the valve they said the same.
+        assert shares[1, 1] == pytest.approx(0.5, abs=0.02)
+
+
+def test_the_last_training_rows_count_the_less_the_longer_ago():
+    xs = np.zeros((400, 2), np.float32)
+    xs[300:] = np.nan  # what is to be predicted is not looked at
+    sequence = Continued("one", xs, None, None, 300)
+    asked = []
+
+    def predictor(sequence, places, horizon):
+        asked.append(sequence)
+        shape = (len(places), horizon, 2)
+        return Gaussians.of(np.zeros(shape), np.ones(2))
+
+    found = said_lately({"one": predictor}, [sequence], (1, 8), 2)
+    assert all(len(each) == 300 for each in asked)
+    # Of 100 rows to be predicted 250 before count, and half as much after 50 each.
+    assert len(found.xs[1]) == len(found.counts[1]) == 250
+    assert np.isfinite(found.xs[1]).all()
+    assert found.counts[1][-1] == pytest.approx(0.5 ** (1 / 50))
+    assert found.counts[1][-51] == pytest.approx(0.5 ** (51 / 50))
+    assert found.counts[8].max() <= 2 / 8
+    assert len(found.counts[8]) == len(found.references["one"][8].centre) == 122
+    # Sequences without a past, or with too short a one, tell nothing.
+    begun = Continued("two", xs, None, None, 1)
+    assert said_lately({"one": predictor}, [begun], (1, 8), 2) is None
 
 
 def test_draws_that_weigh_the_same_are_draws_as_ever():
@@ -163,14 +195,18 @@ def said(num_values=300):
 def test_a_pool_has_the_density_and_the_moments_of_the_mixture():
     own, reference = said()
     weights = np.stack([weigh(0.7, 0.3), weigh(0.4, 0.6)])
-    found = pooled_predictions(TWO, weights, own, [reference])
+    both = PoolWeights(weights, weights[::-1])
+    found = pooled_predictions(TWO, both, own, [reference])
     x, valve = own.xs.T
     density = 0.7 * stats.norm(1, 1).pdf(x) + 0.3 * stats.norm(0, 2).pdf(x)
     np.testing.assert_allclose(found.nats[:, 0], -np.log(density), rtol=1e-9)
     chance = 0.4 * 0.2 + 0.6 * 0.6
     chances = np.where(valve > 0.5, chance, 1 - chance)
     np.testing.assert_allclose(found.nats[:, 1], -np.log(chances), rtol=1e-9)
-    np.testing.assert_allclose(found.mean, np.tile([0.7, chance], (300, 1)), rtol=1e-9)
+    # The means have the weights of means: 0.4 of 1 and 0.6 of 0; 0.7 of 0.2 and 0.3 of 0.6.
+    np.testing.assert_allclose(found.mean[:, 1], 0.32, rtol=1e-9)
+    # The first quartile, by which a mean is held, is next to the 0 that the reference expects.
+    np.testing.assert_allclose(found.mean[:, 0], 0.4, atol=0.06)
     # The edges of the bands are those of the mixture, up to what 400 draws tell.
     low, high = found.quantiles[0, :, 0].mean(), found.quantiles[3, :, 0].mean()
     for edge, level in ((low, 0.05), (high, 0.95)):
@@ -181,7 +217,7 @@ def test_a_pool_has_the_density_and_the_moments_of_the_mixture():
     assert (found.nats[:, 0] <= reference.nats(TWO, own.xs)[:, 0] - np.log(0.3) + 1e-9).all()
     # What was not observed has no score.
     hidden = own._replace(xs=np.where([True, False], np.nan, own.xs))
-    again = pooled_predictions(TWO, weights, hidden, [reference])
+    again = pooled_predictions(TWO, both, hidden, [reference])
     assert np.isnan(again.nats[:, 0]).all()
     np.testing.assert_array_equal(again.nats[:, 1], found.nats[:, 1])
 
@@ -193,7 +229,7 @@ def test_the_better_one_has_the_larger_weight_and_few_values_say_little():
     assert many.predictors[-1] == "other"
     # N(0.3, 1.2) lies between N(1, 1) and N(0, 2): both are needed, and of the valve p = 0.4 is
     # halfway from 0.2 to 0.6. By the narrowest model most values would be next to impossible.
-    level, valve = many.at(TWO, 1)
+    level, valve = many.at(TWO, 1).of_densities
     assert 0.2 < level[: len(WIDTHS)].sum() < 0.95
     assert level[0] < 0.01
     np.testing.assert_allclose(valve, weigh(valve[ONE], valve[-1]))
@@ -203,17 +239,22 @@ def test_the_better_one_has_the_larger_weight_and_few_values_say_little():
     for i, width in enumerate(WIDTHS):
         narrow.nats[:, i, 0] = -stats.norm(0.3, 0.3 * width).logpdf(own.xs[:, 0])
     found = ForecastPool.of(TWO, {1: narrow}, {"other": {1: reference}}, every=1)
-    assert found.at(TWO, 1)[0, -2] > 0.9
+    assert found.at(TWO, 1).of_densities[0, -2] > 0.9
     few = ForecastPool.of(TWO, {16: own.part(slice(3))}, {"other": {16: Gaussians(
         *(each[:3] for each in reference[:2]), reference.is_log)}}, every=1)  # fmt: skip
     # Three values whose ways overlap count for three sixteenths; further ahead than one step the
     # model and its reference begin with as much.
-    own_weights = few.at(TWO, 16)[:, : len(WIDTHS)].sum(axis=1)
+    own_weights = few.at(TWO, 16).of_densities[:, : len(WIDTHS)].sum(axis=1)
     assert own_weights == pytest.approx(0.5, abs=0.2 / STRENGTH)
     assert start_weights(1, 3)[: len(WIDTHS)].sum() == pytest.approx(START)
     np.testing.assert_allclose(start_weights(2, 3)[len(WIDTHS) :], 0.25)
     again = ForecastPool.from_json(json.loads(json.dumps(many.as_json())))
     np.testing.assert_array_equal(again.weights, many.weights)
+    np.testing.assert_array_equal(again.of_means, many.of_means)
+    # Records of before means had weights of their own have those of the densities.
+    old = many.as_json()
+    del old["of_means"]
+    assert ForecastPool.from_json(old).at(TWO, 1).of_means[0] == pytest.approx(many.weights[0, 0])
     assert again.predictors == many.predictors
 
 
@@ -221,7 +262,7 @@ def test_between_horizons_weights_lie_on_a_line_and_then_they_stay():
     weights = np.array([[[0.9, 0.1]] * 2, [[0.5, 0.5]] * 2])
     pool = ForecastPool(("one", "other"), (1, 4), weights, 10)
     for horizon, expected in ((1, 0.9), (2, 0.7), (4, 0.5), (50, 0.5)):
-        np.testing.assert_allclose(pool.at(TWO, horizon)[:, 0], expected)
+        np.testing.assert_allclose(pool.at(TWO, horizon).of_densities[:, 0], expected)
     assert validated_horizons(1) == (1,)
     assert validated_horizons(13) == (1, 2, 4, 8)
     assert validated_horizons(5000)[-1] == 64
@@ -239,7 +280,10 @@ def test_futures_of_a_pool_are_those_of_its_parts_by_their_weights():
     # A future is one or the other throughout, and at one level of it.
     assert (is_other == is_other[:, :1]).all()
     assert np.ptp(found.samples[is_other.all(axis=(1, 2))], axis=1).max() < 1e-9
-    np.testing.assert_allclose(found.mean, 0.8 * own.mean + 0.2 * 100.0, rtol=1e-6)
+    # What the other one expects is held at the third quartile of the pool: at 15 of 16 of the
+    # model's own draws.
+    edge = np.quantile(samples, 0.75 / 0.8, axis=0)
+    np.testing.assert_allclose(found.mean, 0.8 * own.mean + 0.2 * edge, atol=0.02)
     # A fifth of it lies near 100: there the 95th percentile is, at 15 twentieths of that fifth.
     assert found.quantiles[1] == pytest.approx(stats.norm(100, 1).ppf(0.75), abs=0.05)
     alone = ForecastPool(NAMES, (1,), np.stack([weigh(1.0, 0.0)] * 2)[None], 10)
@@ -265,6 +309,8 @@ FEW = {"num_particles": 4, "num_samples": 16}
 def test_forecasts_are_pooled_with_what_the_folder_has(folder, tmp_path, monkeypatch):
     run, path = Run.load(folder / "run"), folder / "readings.csv"
     applied = apply_run(run, **FEW)
+    # Within all of the pool: nothing that a predictor expects is held back.
+    monkeypatch.setattr(pool_futures, "QUARTILES", (0.0, 1.0))
     assert known_pool(run, applied) is None
     alone = list(forecast_data(run, path, 3, pool=False, **FEW))
     pooled = list(forecast_data(run, path, 3, **FEW))
@@ -282,7 +328,7 @@ def test_forecasts_are_pooled_with_what_the_folder_has(folder, tmp_path, monkeyp
 
     model, centre = scaled(alone[0], "mean"), scaled(alone[0], "q50")
     told = [centre + width * (model - centre) for width in WIDTHS] + [each[0] for each in means]
-    mean = np.sum(own.pool.at(template, 1)[0] * told)
+    mean = np.sum(own.pool.at(template, 1).of_means[0] * told)
     assert scaled(pooled[0], "mean") == pytest.approx(mean, rel=1e-3, abs=1e-4)
     assert means[0][0] == pytest.approx(sequence.xs[-1, 0], abs=1e-5)
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from varfilter._arguments import kind, require_positive
 from varfilter.data.ragged import Ragged
-from varfilter.distributions import AbstractDistribution, Bernoulli, Categorical
+from varfilter.distributions import AbstractDistribution, Bernoulli, Categorical, ZeroInflated
 
 SPLITS = ("train", "valid", "test")
 # How many numbers are in memory, in double precision, while a large set is gone through.
@@ -77,6 +77,12 @@ class Family:
     def has_levels(self) -> bool:
         """Whether the values are on a grid of levels, and have probabilities, not densities."""
         return self.is_binary or self.width is not None
+
+    @property
+    def has_atoms(self) -> bool:
+        """Whether single numbers have probabilities: levels, bounds, and the 0 of many zeros."""
+        is_held = self.low is not None or self.high is not None
+        return self.has_levels or is_held or self.distribution is ZeroInflated
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from varfilter.data.continued import Continued
 from varfilter.data.dataset import Dataset
 from varfilter.media.reference import element_nats, level_groups, support
 from varfilter.training.predictive_draws import origins
-from varfilter.training.predictive_scores import LEVELS, Predictions
+from varfilter.training.predictive_scores import LEVELS, SLACK, Predictions
 
 # Beyond it the mean of a log-normal is infinite in any unit.
 HIGHEST_LOG = 80.0
@@ -115,6 +115,30 @@ class Gaussians(NamedTuple):
                 found[..., i] = element_nats(family, x, centre, spread)
         return found
 
+    def chances(self, dataset: Dataset, xs: np.ndarray) -> np.ndarray:
+        """P(X < x) and P(X = x) of each value of `xs`, (2, ..., columns); NaN for NaN."""
+        from scipy.special import ndtr
+
+        found = np.zeros((2, *xs.shape))
+        tiny = float(np.finfo(np.float32).tiny)
+        for i, family in enumerate(dataset.families):
+            x, centre, spread = xs[..., i], self.centre[..., i], self.spread[..., i]
+            if family.is_binary:
+                is_one = x > 0.5
+                below, up_to = is_one * (1.0 - centre), np.where(is_one, 1.0, 1.0 - centre)
+            elif self.is_log[i]:
+                below = up_to = ndtr((np.log(np.fmax(x, tiny)) - centre) / spread)
+            else:
+                half = 0.0 if family.width is None else 0.5 * family.width
+                spread = spread if family.width is None else np.maximum(spread, 0.5 * half)
+                below, up_to = (ndtr((x + by - centre) / spread) for by in (-half, half))
+                low, high = support(family)
+                near = max(half, SLACK)
+                below = np.where(x < low + near, 0.0, below)
+                up_to = np.where(x > high - near, 1.0, up_to)
+            found[:, ..., i] = below, up_to - below
+        return found + 0.0 * xs
+
     def scored(self, dataset: Dataset, xs: np.ndarray) -> Predictions:
         """How well they predicted the values `xs`, (values, columns)."""
         from scipy.special import ndtr
@@ -135,7 +159,8 @@ class Gaussians(NamedTuple):
             below = ndtr(z - self.spread) + ndtr(self.spread / np.sqrt(2)) - 1
             log_crps = xs * (2 * ndtr(z) - 1) - 2 * mean * below
             crps = np.where(self.is_log, log_crps, crps)
-        return Predictions(xs, mean, self.nats(dataset, xs), crps, quantiles)
+        nats, chances = self.nats(dataset, xs), self.chances(dataset, xs)
+        return Predictions(xs, mean, nats, crps, quantiles, chances)
 
 
 # What is said of the steps from each place of a sequence on, (places, horizon, columns), told of

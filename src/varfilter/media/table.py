@@ -43,11 +43,13 @@ class TableSource(Source):
     """The column of times, or several, as year,month (those that look like it); none: rows are
     steps."""
     step: float | str | None = field(
-        default=None, metadata={"metavar": "X|month|quarter|year|business-day|rows"}
+        default=None, metadata={"metavar": "X|month|half-month|quarter|year|business-day|rows"}
     )
     """The time between two rows, in the unit of the times; seconds for dates; or a step of the
     calendar (the usual one). rows: each row is a step, and the time since the row before is a known
     input."""
+    date_order: Literal["day-first", "month-first"] | None = None
+    """How dates such as 02/01/2024 are written (as days above 12 tell)."""
     columns: tuple[str, ...] | None = field(default=None, metadata={"metavar": "COLUMN ..."})
     """The columns to observe, in this order (all that hold numbers, or text of a few levels, and
     change in the training rows)."""

@@ -40,6 +40,8 @@ ALONE, GIVEN = "by itself", "by the other columns"
 RAREST_TOLD = 100
 # How many validated steps say what is healthy: more would take longer than they are worth.
 MOST_CALIBRATED = 10_000
+# Training steps beside them: of a few thousand tails have their shape.
+MOST_LEARNED = 4000
 
 
 @dataclass(frozen=True)
@@ -187,16 +189,21 @@ def with_alarms(
 def calibrated(run: Run, applied: "AppliedRun", dataset: Dataset) -> Calibration | None:
     """Calibrate a filter on the validation part of a run's data, and keep it in the run's folder.
 
-    None where too few steps of it were observed. All randomness is of one seed, so that a
-    calibration does not depend on who asked for it first.
+    What validated steps say too little of, the tail, is found by the last training steps, too. None
+    where too few validated ones were observed. All randomness is of one seed, so that a calibration
+    does not depend on who asked for it first.
     """
     if lack_of_steps(dataset) is not None:  # known without a filter
         return None
     applied = replace(applied, key=jax.random.key(0), alarms=None)
     valid = held_sequences(dataset, "valid", MOST_CALIBRATED)
-    found = (part for sequence in valid for part in applied.filterings(sequence))
+    train = held_sequences(dataset, "train", MOST_LEARNED, latest=True)
+    found, learned = (
+        (part for sequence in each for part in applied.filterings(sequence))
+        for each in (valid, train)
+    )
     columns = applied.dataset.columns
-    known = Calibration.of(applied.settings, applied.step, columns, found)
+    known = Calibration.of(applied.settings, applied.step, columns, found, learned)
     if known is not None:
         keep_calibration(run.folder, known)
     return known
@@ -233,22 +240,31 @@ def _too_few(found: int, num_rows: int) -> str | None:
 
 
 def held_sequences(
-    dataset: Dataset, split: str, most: int | None = None, *, first: int | None = None
+    dataset: Dataset,
+    split: str,
+    most: int | None = None,
+    *,
+    first: int | None = None,
+    latest: bool = False,
 ) -> Iterator[NewSequence]:
     """The sequences of a split as those that are filtered, up to so many rows in all.
 
-    With `first`, so many rows of each that has them, and the others are left out.
+    With `first`, so many rows of each that has them, and the others are left out. With `latest`
+    the last rows of each, from the last sequence back.
     """
     ragged, names, times = dataset.split(split), dataset.sequence_names(split), dataset.times
     left = len(ragged.values) if most is None else most
-    for number in range(len(ragged)):
+    numbers = range(len(ragged))
+    for number in reversed(numbers) if latest else numbers:
         if first is not None and not first <= min(left, len(ragged[number])):
             continue
-        rows = np.asarray(ragged[number][: left if first is None else first])
+        count = left if first is None else first
+        rows = np.asarray(ragged[number][slice(-count, None) if latest else slice(count)])
         xs, us = dataset.observations(rows), dataset.known(split, number)
+        which = slice(-len(xs), None) if latest else slice(len(xs))
         moments = np.asarray(times[split][number]) if split in times else np.arange(len(xs))
-        known = None if us is None else us[: len(xs)]
-        yield NewSequence(names[number], rows, xs, moments[: len(xs)], known)
+        known = None if us is None else us[which]
+        yield NewSequence(names[number], rows, xs, moments[which], known)
         left -= len(rows)
         if left < 2:
             return

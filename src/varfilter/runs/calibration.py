@@ -10,6 +10,10 @@ How rare the rarest column of a step is, is found twice. By tails that were fitt
 seems more usual than a new one is, and by tails that were fitted to the others a little rarer,
 since they know less. The truth lies between: the two are mixed as in the .632 estimator of an error
 of prediction (Efron 1983).
+
+A few validated sequences scatter, and say next to nothing of one step in a thousand. Training steps
+are many, but a model is less surprised by what it has learned. So these are told with the centre
+and the spread that validated ones have, column by column: the shape of a tail is then that of all.
 """
 
 from collections.abc import Iterable, Sequence
@@ -38,6 +42,9 @@ NUM_FOLDS = 10
 HELD_OUT = 0.632
 # Nats below which no excess counts: a column that never changed is not alarming by a rounding.
 SMALLEST = 0.05
+# Of steps one after another so many are as one; and the spread of training steps counts as if so
+# many had been validated with the same.
+ALIKE, PRIOR_STEPS = 5, 20
 # The part below the tail is kept at so many places.
 NUM_KNOTS = 50
 
@@ -130,15 +137,27 @@ class Calibration:
 
     @staticmethod
     def of(
-        settings: Settings, step: int, columns: Sequence[str], filterings: Iterable[Filtering]
+        settings: Settings,
+        step: int,
+        columns: Sequence[str],
+        filterings: Iterable[Filtering],
+        learned: Iterable[Filtering] = (),
     ) -> "Calibration | None":
-        """Calibrate on what the filter said of healthy steps; None where they are too few."""
+        """Calibrate on what the filter said of healthy steps; None where they are too few.
+
+        `learned` is what it said of training steps, as if they had been as surprising.
+        """
         found = [each.columns for each in filterings if each.columns is not None]
+        more = [each.columns for each in learned if each.columns is not None]
         if not found:
             return None
-        values = [
-            np.concatenate([getattr(each, name) for each in found]) for name in ("alone", "given")
-        ]
+        values = []
+        for name in ("alone", "given"):
+            own = np.concatenate([getattr(each, name) for each in found])
+            others = [getattr(each, name) for each in more]
+            # The validated ones last: parts of steps are of either.
+            values.append(np.concatenate([_as_surprising(np.concatenate(others), own), own])
+                          if others else own)  # fmt: skip
         alone, given = (tuple(map(Tail.of, each.T)) for each in values)
         every = _scores(_rarity(alone, values[0]), _rarity(given, values[1]))
         rarest, rarest_held_out = Tail.of(every), Tail.of(_held_out_scores(*values))
@@ -211,6 +230,28 @@ def _read(folder: Path) -> list[Calibration]:
         return [Calibration.from_json(each) for each in listed]
     except (ValueError, KeyError, TypeError) as error:
         raise list_damaged(folder / FILE, error) from None
+
+
+def _as_surprising(learned: np.ndarray, validated: np.ndarray) -> np.ndarray:
+    """The surprises (steps, columns) of training steps, with the centre and spread of others.
+
+    The centre is the median, the spread the mean excess over it. A column that was hardly seen
+    among the others is not told.
+    """
+    found = np.full(learned.shape, np.nan)
+    for i in range(learned.shape[1]):
+        own, other = (each[np.isfinite(each)] for each in (learned[:, i], validated[:, i]))
+        if len(own) < FEWEST_VALUES or len(other) < FEWEST_VALUES:
+            continue
+        centres = np.median(own), np.median(other)
+        spreads = [
+            max(float(np.mean(np.maximum(each - centre, 0.0))), SMALLEST)
+            for each, centre in zip((own, other), centres, strict=True)
+        ]
+        count = len(other) / ALIKE
+        factor = (spreads[1] / spreads[0]) ** (count / (count + PRIOR_STEPS))
+        found[:, i] = centres[1] + factor * (learned[:, i] - centres[0])
+    return found
 
 
 def _knots(values: np.ndarray) -> tuple[float, ...]:

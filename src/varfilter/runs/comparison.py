@@ -16,7 +16,7 @@ from varfilter.media.gaussians import Gaussians, reference_gaussians
 from varfilter.runs.applied import apply_run
 from varfilter.runs.forecasting import LINEAR, PooledReferences, fit_pool, known_pool, with_pool
 from varfilter.runs.metrics import MODEL, POOLED
-from varfilter.runs.pooling import pooled_predictions, widened_elements
+from varfilter.runs.pooling import PoolWeights, pooled_predictions, widened_elements
 from varfilter.runs.run import Run
 from varfilter.training.predictive_draws import Drawn, filter_predictions
 from varfilter.training.predictive_scores import column_scores
@@ -147,7 +147,7 @@ def score_rows(
 
 
 def _scores_at(
-    dataset: Dataset, own: Drawn, references: dict[str, Gaussians], weights: np.ndarray | None
+    dataset: Dataset, own: Drawn, references: dict[str, Gaussians], weights: PoolWeights | None
 ) -> dict[str, Any]:
     """The scores of each predictor so many steps ahead; `weights` are those of the pool."""
     found = {MODEL: own.scored()}

@@ -5,6 +5,7 @@ The pool itself, its weights and what it says, is in `varfilter.runs.pooling`.
 
 import math
 import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,10 +19,11 @@ from varfilter.media import Ahead, NewSequence
 from varfilter.media.gaussians import Predictor, reference_gaussians
 from varfilter.media.naive import Naive
 from varfilter.runs.folder import list_damaged, read_list, write_list
-from varfilter.runs.pooling import ForecastPool, pooled_forecast, widened_elements
+from varfilter.runs.pool_futures import pooled_forecast
+from varfilter.runs.pooling import ForecastPool, Lately, widened_elements
 from varfilter.runs.run import Run
 from varfilter.simulation import Forecast
-from varfilter.training.predictive_draws import filter_predictions
+from varfilter.training.predictive_draws import filter_predictions, origins
 
 if TYPE_CHECKING:
     from varfilter.runs.applied import AppliedRun
@@ -32,6 +34,9 @@ LINEAR = "linear.safetensors"
 # Steps of the validation part, forecasts from there, and how far ahead these are worth their time.
 MOST_STEPS, MOST_FORECASTS, LONGEST = 2000, 100, 64
 NUM_SAMPLES = 128
+# What references said of the training rows just before counts half as much after so many lengths of
+# the validation part, and nothing after so many.
+HALF_LIFE, LONGEST_AGO = 0.5, 2.5
 # With fewer forecasts there is nothing to weigh by.
 FEWEST_FORECASTS = 2
 
@@ -126,10 +131,52 @@ def fit_pool(run: Run, applied: "AppliedRun", dataset: Dataset) -> PooledReferen
         name: reference_gaussians(predictor, sequences, horizons, every)
         for name, predictor in found.predictors.items()
     }
-    pool = ForecastPool.of(dataset, drawn, references, every)
+    lately = said_lately(found.predictors, sequences, horizons, every)
+    pool = ForecastPool.of(dataset, drawn, references, every, lately)
     pooled = PooledReferences(pool, tuple(found.predictors.values()))
     _keep(run.folder, applied, pooled)
     return pooled
+
+
+def said_lately(
+    predictors: Mapping[str, Predictor],
+    sequences: Sequence[Continued],
+    horizons: Sequence[int],
+    every: int,
+) -> Lately | None:
+    """What references said of the rows just before those that `sequences` have to predict.
+
+    None where these rows do not go on from others, or from fewer than are to be forecast.
+    """
+    before, num_own = [], [len(each) - each.begin for each in sequences]
+    for sequence, num in zip(sequences, num_own, strict=True):
+        begin = max(sequence.begin - math.ceil(LONGEST_AGO * num), 1)
+        if sequence.begin - begin >= max(horizons):
+            us = None if sequence.us is None else sequence.us[: sequence.begin]
+            xs = sequence.xs[: sequence.begin]
+            before.append(Continued(sequence.name, xs, us, None, begin))
+    if not before:
+        return None
+    half_life = HALF_LIFE * sum(num_own) / len(sequences)
+    xs, counts = {}, {}
+    for horizon in horizons:
+        # As in `reference_gaussians`: all steps one ahead, else origins that reach the longest.
+        starts = [
+            origins(each, 1, 1) if horizon == 1 else origins(each, max(horizons), every)
+            for each in before
+        ]
+        steps = [each + horizon - 1 for each in starts]
+        xs[horizon] = np.concatenate(
+            [each.xs[at].astype(np.float64) for each, at in zip(before, steps, strict=True)]
+        )
+        ago = np.concatenate([len(b) - at for b, at in zip(before, steps, strict=True)])
+        independent = 1.0 if horizon == 1 else min(1.0, every / horizon)
+        counts[horizon] = independent * 0.5 ** (ago / half_life)
+    said = {
+        name: reference_gaussians(predictor, before, horizons, every)
+        for name, predictor in predictors.items()
+    }
+    return Lately(xs, counts, said)
 
 
 def validated_horizons(longest: int) -> tuple[int, ...]:

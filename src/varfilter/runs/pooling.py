@@ -8,40 +8,66 @@ The weights are those by which the values of the validation part are the most pr
 learned from these, but the checkpoint was chosen by them, so that the weights are slightly in the
 model's favour. Few values leave them near where they start: one step ahead, which a model is
 trained for, two thirds for the model and the rest shared by its references; further ahead the same
-for each. The model is there as it is, and with predictions that are narrower or wider, since in
-validation it may have been too wide, or too sure (a spread-adjusted pool: Gneiting and Ranjan
-2013). They are kept in the run's folder, with all that is needed to forecast without the training
-data.
+for each. What a reference has of that share, the last of the training rows say, which it knows no
+better than others (the model does, and is not judged by them). The model is there as it is, and
+with predictions that are narrower or wider, since in validation it may have been too wide, or too
+sure (a spread-adjusted pool: Gneiting and Ranjan 2013).
+
+A mixture is wider than it should be; what it is sharpened by is in `sharpness.py`. The mean of a
+forecast has weights of its own, by squared errors: the mean of a density with a heavy
+tail may be far from where values are. So may that of one predictor, which is held within the
+quartiles of the pool. All are kept in the run's folder, with what is needed to
+forecast without the training data.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 
 from varfilter.data.dataset import Dataset
 from varfilter.distributions import Normal, StudentT
 from varfilter.media.gaussians import Gaussians
 from varfilter.runs.metrics import MODEL
-from varfilter.simulation import Forecast
+from varfilter.runs.pool_weights import (
+    as_it_is,
+    least_error_weights,
+    most_probable_weights,
+    start_weights,
+)
+from varfilter.runs.sharpness import fitted_sharpness, nats_of_sharpness, sharpened
 from varfilter.training.predictive_draws import AS_IT_IS, WIDTHS, Drawn
 from varfilter.training.predictive_scores import LEVELS, Predictions, Weighted
 
-# The weight of the model before anything was validated, one step ahead, which it was trained for.
-# Further ahead nobody knows which of the predictors is the best, and each begins with as much.
-START = 2 / 3
-# How the widths of the model share its weight.
-START_OF_WIDTHS = (0.05, 0.1, 0.7, 0.1, 0.05)
-# How many independent values the start counts for.
-STRENGTH = 5.0
-NUM_ITERATIONS = 200
+# Of plain numbers what a predictor expects counts no further off than these of the whole pool: by
+# one outlier just before, a linear model expects what nobody else does.
+QUARTILES = (0.25, 0.75)
 # By so many of its quantiles a Gaussian stands among the draws of the model.
 NUM_QUANTILES = 99
 # Numbers of a mixture that are in memory at once, each a few times: 32 MiB of them.
 AT_ONCE = 1 << 22
 QUANTILES = tuple((number + 0.5) / NUM_QUANTILES for number in range(NUM_QUANTILES))
+
+
+class Lately(NamedTuple):
+    """What each reference said of the last training rows, by its name and horizon.
+
+    `xs` are these values, by horizon, (values, elements), and `counts` how many independent ones
+    each of them counts for: less, the longer ago it was.
+    """
+
+    xs: Mapping[int, np.ndarray]
+    counts: Mapping[int, np.ndarray]
+    references: Mapping[str, Mapping[int, Gaussians]]
+
+    def shares(self, dataset: Dataset, horizon: int, places: Sequence[int]) -> np.ndarray:
+        """The weights of the references among each other, by what they said of a column."""
+        said = (each[horizon].nats(dataset, self.xs[horizon]) for each in self.references.values())
+        nats = np.stack([each[:, places] for each in said], axis=-1)
+        counts = np.repeat(self.counts[horizon], len(places)) / len(places)
+        even = np.full(nats.shape[-1], 1.0 / nats.shape[-1])
+        return most_probable_weights(nats.reshape(-1, nats.shape[-1]), counts, even)
 
 
 @dataclass(frozen=True)
@@ -50,13 +76,16 @@ class ForecastPool:
 
     The first are those of the model, by its width (`WIDTHS`). Between two horizons they lie on a
     line, over the logarithm of the horizon, and beyond the last they stay as they are. `num_values`
-    is how many values of a column they were found by.
+    is how many values of a column they were found by. `of_means` are those of the means; None: the
+    same, as in records of before there were any. `sharpness` is that of each column; None: 1.
     """
 
     predictors: tuple[str, ...]
     horizons: tuple[int, ...]
     weights: np.ndarray
     num_values: int
+    of_means: np.ndarray | None = None
+    sharpness: np.ndarray | None = None
 
     @staticmethod
     def of(
@@ -64,121 +93,127 @@ class ForecastPool:
         drawn: Mapping[int, Drawn],
         references: Mapping[str, Mapping[int, Gaussians]],
         every: int,
+        lately: Lately | None = None,
     ) -> "ForecastPool":
         """Find the weights by what the model and its references said of the same values.
 
         `drawn` has what the model expected at each horizon, `references` the same of each by its
-        name. Forecasts began `every` so many steps: those whose ways overlap tell less.
+        name. Forecasts began `every` so many steps: those whose ways overlap tell less. `lately`
+        has what the references said before.
         """
         predictors = (*(f"{MODEL} x {width:g}" for width in WIDTHS), *references)
-        weights, wide = [], widened_elements(dataset)
+        weights, of_means, ranks, counts = [], [], [], []
         for horizon, own in drawn.items():
-            start = start_weights(horizon, len(references))
-            nats = _nats(dataset, own, [each[horizon] for each in references.values()])
+            others = [each[horizon] for each in references.values()]
             count = 1.0 if horizon == 1 else min(1.0, every / horizon)
-            found = np.empty((len(_columns(dataset)), len(predictors)))
-            for can_widen in (False, True):
-                columns = [
-                    (number, places)
-                    for number, places in enumerate(_columns(dataset))
-                    if (places[0] in wide) == can_widen
-                ]
-                if not columns:
-                    continue
-                of_all = [i for _, places in columns for i in places]
-                own_start = start if can_widen else _as_it_is(start)
-                # All columns together first: what is so of most is likely so of one with few
-                # values.
-                common = most_probable_weights(
-                    nats[:, of_all].reshape(-1, len(predictors)), count / len(of_all), own_start
-                )
-                for number, places in columns:
-                    found[number] = most_probable_weights(
-                        nats[:, places].reshape(-1, len(predictors)), count / len(places), common
-                    )
-            weights.append(found)
+            starts = _starts(dataset, horizon, len(others), lately)
+            nats = _nats(dataset, own, others)
+            weights.append(_probable(dataset, nats, count, starts))
+            chances, quartiles = _mixed(dataset, weights[-1], own, others)
+            means = expected_means(dataset, own.mean, own.centre, others, quartiles)
+            of_means.append(_least_errors(dataset, means, own.xs, count, starts, weights[-1]))
+            ranks.append(chances)
+            counts.append(count)
         num_values = len(next(iter(drawn.values())).xs)
-        return ForecastPool(predictors, tuple(drawn), np.array(weights), num_values)
+        sharpness = [
+            fitted_sharpness([each[:, :, places[0]] for each in ranks], counts)
+            if not dataset.families[places[0]].is_binary
+            else 1.0
+            for places in _columns(dataset)
+        ]
+        return ForecastPool(
+            predictors, tuple(drawn), np.array(weights), num_values,
+            np.array(of_means), np.array(sharpness),
+        )  # fmt: skip
 
-    def at(self, dataset: Dataset, horizon: int) -> np.ndarray:
-        """The weights (elements, predictors) so many steps ahead."""
+    def at(self, dataset: Dataset, horizon: int) -> "PoolWeights":
+        """The weights so many steps ahead."""
+        both = (self.weights, self.weights if self.of_means is None else self.of_means)
+        of_columns = np.ones(self.weights.shape[1]) if self.sharpness is None else self.sharpness
+        sharpness = of_columns[_column_numbers(dataset)]
+        return PoolWeights(*(self._at(dataset, horizon, each) for each in both), sharpness)
+
+    def _at(self, dataset: Dataset, horizon: int, weights: np.ndarray) -> np.ndarray:
+        """Weights (elements, predictors) so many steps ahead."""
         logs = np.log(np.asarray(self.horizons, np.float64))
         place = float(np.interp(np.log(horizon), logs, np.arange(len(logs))))
         low = min(int(place), len(logs) - 1)
         high = min(low + 1, len(logs) - 1)
-        found = self.weights[low] + (place - low) * (self.weights[high] - self.weights[low])
+        found = weights[low] + (place - low) * (weights[high] - weights[low])
         return np.stack([found[i] for i in _column_numbers(dataset)])
 
     def without(self, number: int) -> "ForecastPool":
         """The pool without one of its references: the others have their weights in proportion."""
         place = len(WIDTHS) + number
-        weights = np.delete(self.weights, place, axis=-1)
         predictors = (*self.predictors[:place], *self.predictors[place + 1 :])
-        weights = weights / weights.sum(axis=-1, keepdims=True)
-        return replace(self, predictors=predictors, weights=weights)
+
+        def others(weights: np.ndarray) -> np.ndarray:
+            weights = np.delete(weights, place, axis=-1)
+            return weights / weights.sum(axis=-1, keepdims=True)
+
+        of_means = None if self.of_means is None else others(self.of_means)
+        return replace(self, predictors=predictors, weights=others(self.weights), of_means=of_means)
 
     def as_json(self) -> dict[str, Any]:
         """The pool as plain JSON."""
-        return vars(self) | {"weights": self.weights.tolist()}
+        arrays = {name: vars(self)[name] for name in ("weights", "of_means", "sharpness")}
+        return vars(self) | {n: None if a is None else a.tolist() for n, a in arrays.items()}
 
     @staticmethod
     def from_json(known: dict[str, Any]) -> "ForecastPool":
         """The pool that `as_json` wrote down."""
-        return ForecastPool(
-            tuple(known["predictors"]),
-            tuple(known["horizons"]),
-            np.asarray(known["weights"], np.float64),
-            known["num_values"],
+        weights, of_means, sharpness = (
+            None if known.get(name) is None else np.asarray(known[name], np.float64)
+            for name in ("weights", "of_means", "sharpness")
         )
+        assert weights is not None
+        return ForecastPool(
+            tuple(known["predictors"]), tuple(known["horizons"]), weights,
+            known["num_values"], of_means, sharpness,
+        )  # fmt: skip
 
 
-def start_weights(horizon: int, num_references: int) -> np.ndarray:
-    """The weights of a pool so many steps ahead before anything was validated."""
-    own = START if horizon == 1 else 1.0 / (1 + num_references)
-    others = [(1.0 - own) / num_references] * num_references
-    return np.append(own * np.array(START_OF_WIDTHS), others)
+class PoolWeights(NamedTuple):
+    """The weights of the densities of a pool, and those of its means, (..., predictors).
 
-
-def most_probable_weights(nats: np.ndarray, count: float, start: np.ndarray) -> np.ndarray:
-    """The weights of a mixture by which values are the most probable, by expectation-maximization.
-
-    `nats` (values, predictors) are -log p_k(x), NaN where nothing was observed; each value counts
-    for `count` independent ones. `start` is the mean of their Dirichlet prior; what is 0 there
-    stays 0.
+    `sharpness` is that of each element.
     """
-    possible = start > 0
-    nats, own = nats[:, possible], start[possible]
-    nats = nats[~np.isnan(nats).any(axis=1)]
-    likelihoods, weights = np.exp(nats.min(axis=1, keepdims=True) - nats), own
-    for _ in range(NUM_ITERATIONS):
-        shares = weights * likelihoods
-        shares = shares / shares.sum(axis=1, keepdims=True)
-        weights = count * shares.sum(axis=0) + STRENGTH * own
-        weights = weights / weights.sum()
-    found = np.zeros_like(start)
-    found[possible] = weights
-    return found
+
+    of_densities: np.ndarray
+    of_means: np.ndarray
+    sharpness: np.ndarray | float = 1.0
 
 
 def pooled_predictions(
-    dataset: Dataset, weights: np.ndarray, drawn: Drawn, references: Sequence[Gaussians]
+    dataset: Dataset, pooled: PoolWeights, drawn: Drawn, references: Sequence[Gaussians]
 ) -> Predictions:
-    """What the pool said of values, and how well; `weights` are (elements, predictors)."""
+    """What the pool said of values, and how well; its weights are (elements, predictors)."""
+    weights, of_means = pooled[:2]
+    sharpness = np.broadcast_to(pooled.sharpness, dataset.num_elements)
     # NaN where nothing was observed, as in each of them; of what weighs nothing, nothing counts.
     nats = np.where(weights > 0, _nats(dataset, drawn, references), np.inf)
     least = nats.min(axis=-1)
-    pooled = least - np.log(np.sum(weights * np.exp(least[..., None] - nats), axis=-1))
+    nats = least - np.log(np.sum(weights * np.exp(least[..., None] - nats), axis=-1))
     weights = np.broadcast_to(weights, (len(drawn.xs), *weights.shape))
     draws = np.moveaxis(drawn.draws, 1, 0)
     quantiles = np.empty((len(LEVELS), *drawn.xs.shape))
+    chances, quartiles = np.empty((2, *drawn.xs.shape)), np.empty((2, *drawn.xs.shape))
     mean, crps = np.empty(drawn.xs.shape), np.empty(drawn.xs.shape)
-    for which, each in _parts(dataset, draws, references):
-        mean[which] = _mean(dataset, weights[which], drawn.mean[which], drawn.centre[which], each)
-        for columns, mixture in _mixtures(dataset, weights[which], draws[:, which], each):
+    for which, each in in_parts(dataset, draws, references):
+        for columns, mixture in mixtures(dataset, weights[which], draws[:, which], each):
+            quartiles[:, which, columns] = mixture.quantiles(QUARTILES)
+            before = mixture.chances(drawn.xs[which, columns])
+            nats[which, columns] += nats_of_sharpness(before, sharpness[columns])
+            mixture = sharpened(mixture, sharpness[columns])
             quantiles[:, which, columns] = mixture.quantiles(LEVELS)
             crps[which, columns] = mixture.crps(drawn.xs[which, columns])
+            chances[:, which, columns] = mixture.chances(drawn.xs[which, columns])
+        own, centre = drawn.mean[which], drawn.centre[which]
+        means = expected_means(dataset, own, centre, each, quartiles[:, which])
+        mean[which] = weighted_mean(of_means, means)
     is_binary = [family.is_binary for family in dataset.families]
-    return Predictions(drawn.xs, mean, pooled, crps, np.where(is_binary, np.nan, quantiles))
+    quantiles = np.where(is_binary, np.nan, quantiles)
+    return Predictions(drawn.xs, mean, nats, crps, quantiles, chances)
 
 
 def _nats(dataset: Dataset, drawn: Drawn, references: Sequence[Gaussians]) -> np.ndarray:
@@ -189,71 +224,105 @@ def _nats(dataset: Dataset, drawn: Drawn, references: Sequence[Gaussians]) -> np
     )
 
 
-def pooled_forecast(
-    dataset: Dataset, pool: ForecastPool, own: Forecast, references: Sequence[Gaussians]
-) -> Forecast:
-    """A forecast of the model pooled with those of its references, (horizon, elements) each.
+def _mixed(
+    dataset: Dataset, weights: np.ndarray, drawn: Drawn, references: Sequence[Gaussians]
+) -> tuple[np.ndarray, np.ndarray]:
+    """(P(X < x) and P(X = x); the quartiles), (2, values, elements) each.
 
-    Of its futures as many are those of a reference as that weighs, each at one of the quantiles
-    of it throughout.
+    By weights (columns, predictors).
     """
-    draws, means = np.asarray(own.samples), np.asarray(own.mean, np.float64)
-    num_samples, horizon = draws.shape[:2]
-    weights = np.stack([pool.at(dataset, ahead + 1) for ahead in range(horizon)])
-    # The same of a future at each step, so that it goes over to another predictor once, if at all.
-    place = np.random.default_rng(0).permutation(num_samples) + 0.5
-    place = (place / num_samples)[:, None, None]
-    samples = draws.copy()
-    mean, quantiles = np.empty(means.shape), np.empty((len(own.levels), *means.shape))
-    for which, each in _parts(dataset, draws, references):
-        part, here = weights[which], draws[:, which].astype(np.float64)
-        centre = np.median(here, axis=0)
-        mean[which] = _mean(dataset, part, means[which], centre, each)
-        samples[:, which] = _futures(dataset, part, here, each, place)
-        for columns, mixture in _mixtures(dataset, part, here, each):
-            quantiles[:, which, columns] = mixture.quantiles(own.levels)
-    samples, mean, quantiles = (
-        jnp.asarray(part, own.mean.dtype) for part in (samples, mean, quantiles)
-    )
-    return Forecast(samples, mean, quantiles, own.levels)
+    found, quartiles = np.full((2, *drawn.xs.shape), np.nan), np.empty((2, *drawn.xs.shape))
+    draws = np.moveaxis(drawn.draws, 1, 0)
+    weights = weights[_column_numbers(dataset)]
+    weights = np.broadcast_to(weights, (len(drawn.xs), *weights.shape))
+    for which, each in in_parts(dataset, draws, references):
+        for columns, mixture in mixtures(dataset, weights[which], draws[:, which], each):
+            xs = drawn.xs[which, columns]
+            found[:, which, columns] = mixture.chances(xs) + 0.0 * xs
+            quartiles[:, which, columns] = mixture.quantiles(QUARTILES)
+    return found, quartiles
 
 
-def _futures(
-    dataset: Dataset,
-    weights: np.ndarray,
-    draws: np.ndarray,
-    references: Sequence[Gaussians],
-    place: np.ndarray,
+def _starts(
+    dataset: Dataset, horizon: int, num_references: int, lately: Lately | None
+) -> list[np.ndarray]:
+    """The weights of each column before anything was validated."""
+    wide, found = widened_elements(dataset), []
+    for places in _columns(dataset):
+        shares = None if lately is None else lately.shares(dataset, horizon, places)
+        start = start_weights(horizon, num_references, shares)
+        found.append(start if places[0] in wide else as_it_is(start))
+    return found
+
+
+def _probable(
+    dataset: Dataset, nats: np.ndarray, count: float, starts: Sequence[np.ndarray]
 ) -> np.ndarray:
-    """Futures of which each is that of the predictor in whose share of the weights it stands."""
-    centre, ends, samples = np.median(draws, axis=0), np.cumsum(weights, axis=-1), draws
-    for k in range(weights.shape[-1]):
-        begin = ends[..., k] - weights[..., k]
-        if k < len(WIDTHS):
-            said = centre + WIDTHS[k] * (draws - centre)
-        else:
-            table = references[k - len(WIDTHS)].quantiles(dataset, QUANTILES)
-            level = np.clip((place - begin) / np.maximum(weights[..., k], 1e-12), 0.0, 1.0)
-            number = np.minimum((level * NUM_QUANTILES).astype(int), NUM_QUANTILES - 1)
-            said = np.take_along_axis(table, number, axis=0)
-        samples = np.where((place > begin) & (place <= ends[..., k]), said, samples)
-    return samples
+    """The weights (columns, predictors) of densities, by what they said of values."""
+    wide, columns = widened_elements(dataset), list(enumerate(_columns(dataset)))
+    found = np.empty((len(columns), nats.shape[-1]))
+    for can_widen in (False, True):
+        some = [(n, places) for n, places in columns if (places[0] in wide) == can_widen]
+        if not some:
+            continue
+        of_all = [i for _, places in some for i in places]
+        # All columns together: what is so of most is likely so of one with few values.
+        start = np.mean([starts[number] for number, _ in some], axis=0)
+        filled = np.where(start > 0, start, 1.0)
+        common = most_probable_weights(
+            nats[:, of_all].reshape(-1, nats.shape[-1]), count / len(of_all), start
+        )
+        for number, places in some:
+            # What all of them have found of the start is found of its own, too.
+            own = common * starts[number] / filled
+            found[number] = most_probable_weights(
+                nats[:, places].reshape(-1, nats.shape[-1]), count / len(places), own / own.sum()
+            )
+    return found
 
 
-def _mean(
+def _least_errors(
     dataset: Dataset,
+    means: np.ndarray,
+    xs: np.ndarray,
+    count: float,
+    starts: Sequence[np.ndarray],
     weights: np.ndarray,
+) -> np.ndarray:
+    """The weights (columns, predictors) of means; what is 0 or 1 has those of its density."""
+    found = weights.copy()
+    for number, places in enumerate(_columns(dataset)):
+        if not dataset.families[places[0]].is_binary:
+            own = means[:, places].reshape(-1, means.shape[-1])
+            found[number] = least_error_weights(own, xs[:, places].ravel(), count, starts[number])
+    return found
+
+
+def expected_means(
+    dataset: Dataset,
     own: np.ndarray,
     centre: np.ndarray,
     references: Sequence[Gaussians],
+    quartiles: np.ndarray,
 ) -> np.ndarray:
-    """The mean of the mixture; a width moves that of the model about its centre."""
+    """What each predictor expects; a width moves the mean of the model about its centre.
+
+    Of plain numbers it is held within the `quartiles` (2, ...) of the pool.
+    """
     means = [centre + width * (own - centre) for width in WIDTHS]
-    means = np.stack([*means, *(each.mean(dataset) for each in references)], axis=-1)
+    found = np.stack([*means, *(each.mean(dataset) for each in references)], axis=-1)
+    wide = widened_elements(dataset)
+    low, high = quartiles[..., wide, None]
+    found[..., wide, :] = np.clip(found[..., wide, :], low, high)
+    return found
+
+
+def weighted_mean(weights: np.ndarray, means: np.ndarray) -> np.ndarray:
+    """Sum the means of the predictors; one that weighs nothing may have none."""
     return np.sum(weights * np.where(weights > 0, means, 0.0), axis=-1)
 
 
-def _parts(
+def in_parts(
     dataset: Dataset, draws: np.ndarray, references: Sequence[Gaussians]
 ) -> Iterator[tuple[slice, list[Gaussians]]]:
     """Some of the values (num_samples, values, elements) at a time, and what is said of them."""
@@ -264,7 +333,7 @@ def _parts(
         yield which, [each.part(which) for each in references]
 
 
-def _mixtures(
+def mixtures(
     dataset: Dataset, weights: np.ndarray, draws: np.ndarray, references: Sequence[Gaussians]
 ) -> Iterator[tuple[list[int], Weighted]]:
     """(elements, their mixture): draws of the model (num_samples, values, elements), and others'.
@@ -302,14 +371,6 @@ def widened_elements(dataset: Dataset) -> list[int]:
         and family.low is None
         and family.high is None
     ]
-
-
-def _as_it_is(start: np.ndarray) -> np.ndarray:
-    """The start of a column whose predictions have the one width that they have."""
-    found = start.copy()
-    found[: len(WIDTHS)] = 0.0
-    found[AS_IT_IS] = start[: len(WIDTHS)].sum()
-    return found
 
 
 def _column_numbers(dataset: Dataset) -> list[int]:

@@ -58,7 +58,8 @@ class Drawn(NamedTuple):
         """How good these predictions were, by the draws as they are."""
         own = Weighted.of([np.moveaxis(self.draws, 1, 0)], [np.ones(self.xs.shape)])
         nats = self.nats[:, AS_IT_IS]
-        return Predictions(self.xs, self.mean, nats, own.crps(self.xs), own.quantiles(LEVELS))
+        crps, quantiles, chances = own.crps(self.xs), own.quantiles(LEVELS), own.chances(self.xs)
+        return Predictions(self.xs, self.mean, nats, crps, quantiles, chances)
 
 
 class _Counts(NamedTuple):

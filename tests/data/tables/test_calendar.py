@@ -16,6 +16,7 @@ from varfilter.data.tables.spacing import (
     DAY,
     BusinessDays,
     Even,
+    HalfMonths,
     Months,
     calendar_from_json,
     named_calendar,
@@ -42,6 +43,7 @@ FREQUENCIES = {
     "YS": "year", "YE": "year", "YE-JUN": "year", "2MS": "2-month", "6ME": "6-month",
     "B": "business-day", "BME": "month", "BMS": "month", "BQE": "quarter", "BQS": "quarter",
     "BYE": "year", "2BME": "2-month", "WOM-3FRI": "month",
+    "SMS": "half-month", "SME": "half-month", "SMS-12": "half-month",
 }  # fmt: skip
 # Months whose days have another rule than these: a day of the month stands for it.
 ANYWHERE = ("WOM-3FRI",)
@@ -96,7 +98,7 @@ def test_a_month_has_the_day_of_its_sequence():
     assert BusinessDays().places(weekend, weekend[0].item()).tolist() == [0, 0, 0, 1]
 
 
-@pytest.mark.parametrize("freq", ["ME", "QS", "B"])
+@pytest.mark.parametrize("freq", ["ME", "QS", "B", "SME"])
 def test_a_table_of_the_calendar_has_no_gaps_and_forecasts_on_it(freq, tmp_path):
     index = of_pandas(freq, 60)
     path = lines(tmp_path, "date,x", *(f"{day:%Y-%m-%d},{i}.5" for i, day in enumerate(index[:50])))
@@ -118,6 +120,22 @@ def test_a_table_of_the_calendar_has_no_gaps_and_forecasts_on_it(freq, tmp_path)
         steps = reader.read(f'{{"date": "{index[i]:%Y-%m-%d}", "x": {i}}}')
     assert dates([step.time for step in steps]) == dates(index[2:5])
     assert [step.own is None for step in steps] == [True, True, False]
+
+
+def test_half_months_are_two_days_of_each_month():
+    """What lies between them is on the one before; two days that are close together are no half."""
+    steps = HalfMonths(15, 31)
+    given = stamps(["2024-01-15", "2024-01-31", "2024-02-10", "2024-02-15", "2024-02-29"])
+    assert steps.places(given, given[0].item()).tolist() == [0, 1, 1, 2, 3]
+    assert dates(steps.stamps(given[2].item(), np.arange(3))) == [
+        "2024-01-31", "2024-02-15", "2024-02-29",
+    ]  # fmt: skip
+    months = np.arange("2020-01", "2023-01", dtype="datetime64[M]").astype("datetime64[D]")
+    for first, second in ((1, 3), (3, 27)):
+        both = np.sort(np.concatenate([months + (first - 1), months + (second - 1)]))
+        assert usual_calendar([stamps(both)]) is None
+    assert named_calendar("half-month") == HalfMonths(1, 15)
+    assert named_calendar("half-month", [given[[0, 1, 3]]]) == steps
 
 
 def test_one_row_in_every_month_is_enough():
@@ -164,7 +182,7 @@ def test_a_few_rows_at_weekends_leave_business_days():
                 if "weekend" in note]  # fmt: skip
 
 
-def test_twice_a_month_is_on_whole_days():
+def test_twice_a_month_is_on_the_days_of_pandas():
     index = pd.date_range("2020-01-15", periods=60, freq="SME")
     frame = pd.DataFrame({"x": np.arange(60) ** 1.5}, index=index)
     for source in (frame, frame.tz_localize("Europe/Berlin")):
@@ -178,7 +196,7 @@ def test_twice_a_month_is_on_whole_days():
         if source is not frame:
             walls = walls.tz_localize("UTC").tz_convert(source.index.tz)
         assert (walls == walls.normalize()).all()
-        assert np.abs((walls[:60] - source.index).days).max() <= 2
+        assert (walls[:60] == source.index).all()
 
 
 def test_a_calendar_may_be_asked_for():

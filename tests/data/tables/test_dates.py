@@ -13,6 +13,7 @@ from varfilter.data.tables.periods import period_style
 from varfilter.data.tables.read import read_table
 from varfilter.data.tables.schema import TableSchema
 from varfilter.data.tables.spacing import named_calendar
+from varfilter.data.tables.times import in_order
 from varfilter.media.frames import frame_like
 from varfilter.media.table import TableMedium, TableSource
 
@@ -222,3 +223,24 @@ def test_times_with_and_without_a_zone_are_told_of():
 )
 def test_names_are_short_where_one_is_that_is_not_may(texts, style):
     assert period_style(texts) == style
+
+
+@pytest.mark.parametrize("order", ["day-first", "month-first"])
+def test_days_up_to_12_are_read_in_the_order_that_is_asked_for_and_so_is_what_comes_later(order):
+    days = [day for month in range(1, 11) for day in (f"2024-{month:02}-01", f"2024-{month:02}-02")]
+    form = "%d/%m/%Y" if order == "day-first" else "%m/%d/%Y"
+    texts = pd.DatetimeIndex(days).strftime(form).to_numpy(object)
+    table = {"date": texts, "x": np.arange(20) * 1.5}
+    refuses(lambda: read_table(table), ValueError, "`date_order` (day-first or month-first)")
+    made = read_table(table, date_order=order, step="rows")
+    assert made.times["train"][0][:3].astype("datetime64[D]").astype(str).tolist() == days[:3]
+    assert any("as asked for" in note for note in made.notes)
+    lines = TableLines(known(made.schema))
+    told = json.dumps({"date": "03/12/2024", "x": 1})
+    expected = "2024-12-03" if order == "day-first" else "2024-03-12"
+    assert str(lines.read(told)[-1].time)[:10] == expected
+    wrong = {"date": ["13/01/2024", "01/14/2024"] * 10, "x": table["x"]}
+    refuses(lambda: read_table(wrong, date_order=order), ValueError, f"is {order!r}", "no date so")
+    plain = {"x": table["x"]}
+    refuses(lambda: read_table(plain, date_order=order), ValueError, "no column has dates")
+    refuses(lambda: in_order({}, "dmy"), ValueError, "'day-first'", "'dmy'")

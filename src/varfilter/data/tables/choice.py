@@ -32,6 +32,7 @@ from varfilter.data.tables.motion import (
     transform_of,
     usual_motion,
 )
+from varfilter.data.tables.positive import LONG_TAIL, positive_motion
 from varfilter.data.tables.season import seasonal_motion
 from varfilter.data.tables.steps import Steps
 
@@ -153,7 +154,8 @@ def motions_of(
             sequences = [rows[:, i] for rows in training.rows]
             us = list(training.us)
             usual = usual_motion(kind, sequences, us, goes_on=goes_on)
-            found[name] = seasonal_motion(usual, kind, sequences, us, lengths)
+            chosen = seasonal_motion(usual, kind, sequences, us, lengths)
+            found[name] = positive_motion(chosen, kind, sequences, name)
         else:
             found[name] = Motion(word)
     return found
@@ -167,22 +169,26 @@ def require_positive(
         word = motions[name].word
         bad = np.flatnonzero(column <= 0) if word.startswith("log") else np.zeros(0, np.int64)
         if bad.size:
-            why = "" if name in given else f" ({_why_by_logarithm(word)})"
+            why = "" if name in given else f" ({_why_by_logarithm(motions[name])})"
             fix = "Correct it, or give" if name in given else "Give"
             # Of a season the logarithm alone is in the way.
             other = "change" if word == "log" else word.removeprefix("log-")
+            if name not in given and word == "log":
+                other = "level"
             raise ValueError(
                 f"Column `{name}` is predicted by its logarithm{why}, but has"
                 f" {column[bad[0]]:g}{rows.at(int(bad[0]))}. {fix} `kinds={{{name!r}: '{other}'}}`."
             )
 
 
-def _why_by_logarithm(word: str) -> str:
+def _why_by_logarithm(motion: Motion) -> str:
     """Why the training rows gave a column its motion, as a part of a sentence."""
-    season = MotionForm.of(word).season
-    if season is None:
-        return "it grows by proportion in the training rows"
-    return f"its season of {season} steps grows with it in the training rows"
+    season = MotionForm.of(motion.word).season
+    if season is not None:
+        return f"its season of {season} steps grows with it in the training rows"
+    if motion.reason.startswith(LONG_TAIL):
+        return LONG_TAIL
+    return "it grows by proportion in the training rows"
 
 
 def refined_kinds(

@@ -39,6 +39,8 @@ YEAR_MONTH_DAY, DAY_MONTH_YEAR, MONTH_DAY_YEAR, BY_NAME, DIGITS, SIX_DIGITS = (
     "year, month, day", "day, month, year", "month, day, year", "day, month by its name, year",
     "year, month, day in eight digits", "year, month in six digits",
 )  # fmt: skip
+# What the user calls the two orders that days up to 12 do not tell apart.
+ORDERS = {"day-first": DAY_MONTH_YEAR, "month-first": MONTH_DAY_YEAR}
 
 
 def written_dates(texts: Sequence[str]) -> tuple[list[dt.datetime], str] | None:
@@ -91,6 +93,11 @@ def dates_in(style: str, texts: Sequence[str]) -> list[dt.datetime] | None:
         return None
 
 
+def are_numbered(texts: Sequence[str]) -> bool:
+    """Whether all texts look like a day, a month and a year in numbers, the year last."""
+    return bool(texts) and all(YEAR_LAST.fullmatch(_clock_last(text)) for text in texts)
+
+
 def digits_of(numbers: np.ndarray) -> np.ndarray:
     """Whole numbers as texts, others and what is missing as None."""
     is_whole = np.isfinite(numbers) & (numbers == np.round(numbers)) & (np.abs(numbers) < 1e15)
@@ -139,7 +146,8 @@ def uncertain(texts: Sequence[str]) -> str | None:
     if max(*firsts, *seconds) <= 12:
         return (
             "dates of which day and month cannot be told apart, as none is above 12, such as"
-            f" {texts[0]!r}; write 2024-01-31 or 31-Jan-2024"
+            f" {texts[0]!r}; give `date_order` ({' or '.join(ORDERS)}), or write 2024-01-31 or"
+            " 31-Jan-2024"
         )
     bad = int(np.argmax(firsts)), int(np.argmax(seconds))
     return (

@@ -121,7 +121,7 @@ def refined_kind(kind: str, motion: str, sequences: Sequence[np.ndarray], name: 
         return found
     found = _heavy(motion, sequences)
     if not (found or motion.startswith("log")):
-        found = _share(name, values)
+        found = named_share(name, values)
     return found or Kind(kind)
 
 
@@ -231,7 +231,7 @@ def _bounded(values: np.ndarray) -> Kind | None:
     return Kind("bounded", "; ".join(parts)) if parts else None
 
 
-def _share(name: str, values: np.ndarray) -> Kind | None:
+def named_share(name: str, values: np.ndarray) -> Kind | None:
     """Whether its name says that it is a share or percent, and all of its values can be."""
     words = set(re.split(r"[^a-z%]+", name.lower()))
     if words & CHANGES or values.min() < 0.0:

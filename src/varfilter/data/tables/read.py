@@ -63,7 +63,7 @@ from varfilter.data.tables.steps import (
     merged_rows,
     require_dense_grid,
 )
-from varfilter.data.tables.times import with_dates
+from varfilter.data.tables.times import in_order, with_dates
 from varfilter.data.tables.zones import Local, in_zone, on_wall
 
 
@@ -78,6 +78,7 @@ def read_table(
     long: tuple[str, str] | None = None,
     kinds: Mapping[str, str] | None = None,
     step: Any = None,
+    date_order: Literal["day-first", "month-first"] | None = None,
     split: Literal["auto", "sequence", "time"] = "auto",
     fractions: Sequence[float] = (0.8, 0.1, 0.1),
     seed: int = 0,
@@ -96,10 +97,13 @@ def read_table(
       Rows are sorted by time and put on a regular grid, at the nearest point; a point without
       a row is missing, and of two values of a column at a point the last counts.
     - `step`: between the points of the grid, in the unit of the times; a `timedelta` or seconds
-      for dates; or "month", "quarter", "year" or "business-day", as the calendar has them. None:
+      for dates; or "month", "half-month", "quarter", "year" or "business-day", as the calendar has
+      them. None:
       the one that fits the times of the training rows. "rows": there is no grid,
       each row is a step, and the time since the row before is a known input; so it is too where
       with the step found more than one row in a hundred were lost to another at the same point.
+    - `date_order`: "day-first" or "month-first", of dates such as 02/01/2024. None: days above 12
+      tell it, or such dates are refused.
     - `sequence`: the column that tells sequences apart. None: the only one named sequence,
       series, run, episode, trial or session, or so with `_id`; False, or none: all rows are one.
     - `columns`: to observe, in this order. None: all that hold numbers, or text of a few levels,
@@ -152,6 +156,7 @@ def read_table(
     is_before_zones = recorded is not None and recorded.layout.clock.zone is None
     if is_before_zones:  # levels were sorted then, whatever the type of their column says
         found = {name: replace(column, levels=()) for name, column in found.items()}
+    found = in_order(found, date_order)
     found = with_dates(found, time, has_months=not is_before_zones)
     inputs = _one_by_one(inputs, found)
     layout = find_layout(found, time, sequence, long, (*(columns or ()), *inputs))

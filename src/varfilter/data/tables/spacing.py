@@ -26,7 +26,10 @@ MOST_AT_WEEKENDS = 0.02
 FEWEST_WEEKENDS = 2
 MONTHS = {"month": 1, "quarter": 3, "year": 12}
 BUSINESS_DAY = "business-day"
-WORDS = (*MONTHS, BUSINESS_DAY)
+HALF_MONTH = "half-month"
+WORDS = (*MONTHS, BUSINESS_DAY, HALF_MONTH)
+# The two days of a month that are half a month apart lie at least so far from each other.
+FEWEST_BETWEEN = 10
 # Given as the step: each row is one, however long after the one before it comes.
 BY_ROWS = "rows"
 
@@ -118,7 +121,45 @@ class BusinessDays:
         return {"step": self.word}
 
 
-Calendar = Months | BusinessDays
+@dataclass(frozen=True)
+class HalfMonths:
+    """Two steps a month, on the same two days of each: the 1st and the 15th, the 15th and the last.
+
+    A row lies on the point that it comes after, or is on. A day of 31 is the last of the month.
+    """
+
+    first: int = 1
+    second: int = 15
+
+    word = HALF_MONTH
+    length = round(365.2425 * DAY / 24)
+
+    def places(self, stamps: np.ndarray, origin: float | int) -> np.ndarray:
+        """The grid point of each stamp, counted from that of `origin`."""
+        return self._numbers(np.asarray(stamps)) - self._numbers(np.array([origin]))
+
+    def stamps(self, origin: float | int, places: np.ndarray) -> np.ndarray:
+        """The stamp of each grid point, counted from `origin`."""
+        numbers = self._numbers(np.array([origin])) + np.asarray(places, np.int64)
+        day = np.where(numbers % 2 == 0, self.first, self.second)
+        return _on_day(numbers // 2, day) * DAY + origin % DAY
+
+    def _numbers(self, stamps: np.ndarray) -> np.ndarray:
+        """Which point a stamp lies on, counted from the first of January of 1970."""
+        months, days = _month(stamps), stamps // DAY
+        after = [(days >= _on_day(months, day)).astype(np.int64) for day in self._days]
+        return 2 * months - 1 + after[0] + after[1]
+
+    @property
+    def _days(self) -> tuple[int, int]:
+        return self.first, self.second
+
+    def as_json(self) -> dict[str, Any]:
+        """The steps as plain JSON, for the record of a run."""
+        return {"step": self.word, "days": list(self._days)}
+
+
+Calendar = Months | BusinessDays | HalfMonths
 Spacing = Even | Calendar
 
 
@@ -126,6 +167,8 @@ def calendar_from_json(known: dict[str, Any] | None) -> Calendar | None:
     """What `as_json` made, as steps again; records of before there were any have None."""
     if known is None:
         return None
+    if known["step"] == HALF_MONTH:
+        return HalfMonths(*known["days"])
     found = named_calendar(known["step"])
     if not isinstance(found, Months):
         return found
@@ -133,12 +176,14 @@ def calendar_from_json(known: dict[str, Any] | None) -> Calendar | None:
 
 
 def named_calendar(word: str, runs: list[np.ndarray] | None = None) -> Calendar | None:
-    """The steps of a word: month, quarter, year, business-day, 6-month; None if it is none.
+    """The steps of a word: month, quarter, business-day, half-month, 6-month; None if it is none.
 
     On which day of the month the points of months lie, the stamps of `runs` say.
     """
     if word == BUSINESS_DAY:
         return BusinessDays()
+    if word == HALF_MONTH:
+        return _usual_half_months(runs or []) or HalfMonths()
     number = re.fullmatch(r"([1-9]\d*)-month", word)
     num_months = int(number[1]) if number else MONTHS.get(word)
     if num_months is None:
@@ -152,13 +197,13 @@ def usual_calendar(runs: list[np.ndarray]) -> Calendar | None:
 
     Months, or several of them: every row on one day of its month, on the last, or on its first or
     last business day, and no two rows in one; or, on whatever days, one row in every month, quarter
-    or year. Business days: at most a row a day, hardly any at a weekend, and most on the weekday
-    after the one before.
+    or year. Half months: every row on one of two days of its month. Business days: at most a row a
+    day, hardly any at a weekend, and most on the weekday after the one before.
     """
     runs = [np.unique(run) for run in runs]
     if sum(max(len(run) - 1, 0) for run in runs) < FEWEST_DISTANCES:
         return None
-    return _usual_months(runs) or _usual_business_days(runs)
+    return _usual_months(runs) or _usual_half_months(runs) or _usual_business_days(runs)
 
 
 def _usual_months(runs: list[np.ndarray]) -> Months | None:
@@ -179,6 +224,26 @@ def _usual_months(runs: list[np.ndarray]) -> Months | None:
         begun = np.concatenate([np.diff(_month(run) // num_months) for run in runs])
         if np.all(begun == 1):
             return Months(num_months, usual, best or USUAL_DAY)
+    return None
+
+
+def _usual_half_months(runs: list[np.ndarray]) -> HalfMonths | None:
+    """The two days of a month that all rows are on, if both occur and most of them have a row."""
+    stamps = np.concatenate(runs) if runs else np.zeros(0, np.int64)
+    days, months = _day_of_month(stamps), _month(stamps)
+    is_last = days == _month_length(months)
+    # The last days of months are one day, unless all of them are the same.
+    candidates = [np.unique(days), np.append(np.unique(days[~is_last]), 31)]
+    for found in candidates:
+        if len(found) != 2:
+            continue
+        first, second = map(int, found)
+        if not FEWEST_BETWEEN <= second - first <= 30 - FEWEST_BETWEEN + 1:
+            continue
+        steps = HalfMonths(first, second)
+        jumps = np.concatenate([np.diff(steps.places(run, run[0].item())) for run in runs])
+        if np.all(jumps > 0) and np.mean(jumps > 1) <= MOST_GAPS:
+            return steps
     return None
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from varfilter.data.tables.columns import Column, groups
-from varfilter.data.tables.dates import DIGITS, dates_of_digits
+from varfilter.data.tables.dates import DIGITS, ORDERS, are_numbered, dates_in, dates_of_digits
 from varfilter.data.tables.files import Columns, only_counts
 from varfilter.data.tables.grid import Clock, clock_of
 from varfilter.data.tables.parts import Part, find_parts, join_parts
@@ -45,6 +45,36 @@ def with_dates(columns: Columns, time: Any, *, has_months: bool = True) -> Colum
         if dates[2] == DIGITS or (has_months and len(np.unique(dates[0])) > 2):
             notes = (f"holds dates, read as {dates[2]}",)
             found[name] = Column(dates[0], "time", notes, dates[1], dates[2])
+    return found
+
+
+def in_order(columns: Columns, order: str | None) -> Columns:
+    """The columns, in which dates such as 02/01/2024 are read in the order that was asked for."""
+    if order is None:
+        return columns
+    if order not in ORDERS:
+        raise ValueError(f"`date_order` must be {' or '.join(map(repr, ORDERS))}; got {order!r}.")
+    found, style = dict(columns), ORDERS[order]
+    for name, column in columns.items():
+        texts = column.values if column.form == "text" else column.texts
+        present = [] if texts is None else [text for text in texts if text is not None]
+        if not are_numbered(present):
+            continue
+        dates = dates_in(style, present)
+        if dates is None:
+            bad = next(text for text in present if dates_in(style, [text]) is None)
+            raise ValueError(
+                f"`date_order` is {order!r}, but column `{name}` has {bad!r}, which is no date so."
+                " Correct it, or leave `date_order` out: the rows tell the order."
+            )
+        each = iter(dates)
+        stamps = [None if text is None else next(each) for text in texts]
+        notes = (f"holds dates, read as {style}, as asked for",)
+        found[name] = Column(np.array(stamps, "datetime64[us]"), "time", notes, texts, style)
+    if all(found[name] is column for name, column in columns.items()):
+        raise ValueError(
+            f"`date_order` is {order!r}, but no column has dates such as 02/01/2024. Leave it out."
+        )
     return found
 
 
