@@ -63,7 +63,7 @@ def main() -> None:
     parser.add_argument("--parallel", type=int, default=8, help="how many cells at once")
     parser.add_argument("--bounds", action="store_true", help="score by tighter bounds as well")
     parser.add_argument("--weights", type=Path, help="a file for the best run, in parts")
-    parser.add_argument("--weigh", default="srnn-jsb-avf", help="cells that may have the best run")
+    parser.add_argument("--weigh", nargs="*", default=[], help="cells that may have the best run")
     parser.add_argument("--quick", action="store_true", help="tiny networks and two epochs")
     parser.add_argument("--revision", help="of the sources, where they are a copy of a checkout")
     parser.add_argument("--cell", help="train this one, here; the others are not looked at")
@@ -222,22 +222,22 @@ def archive(given: argparse.Namespace) -> None:
 def pack_best(cells: Sequence[Cell], given: argparse.Namespace) -> None:
     """Pack the whole run with the lowest validation into files of 15 MiB at most.
 
-    Only scores of one data set compare: the cells are those whose names begin with `--weigh`.
+    Only scores of one data set by one bound compare: the cells are those that `--weigh` names.
     """
     runs: dict[Path, float] = {}
     for cell in cells:
         path = given.out / cell.name / "cell.json"
-        if cell.name.startswith(given.weigh) and path.exists():
+        if cell.name in given.weigh and path.exists():
             for member in json.loads(path.read_text())["members"]:
                 if member["valid"] is not None:
                     runs[given.scratch / cell.name / member["folder"]] = member["valid"]
     if not runs:
-        print(f"No cell of {given.weigh!r} was validated: there is nothing to pack.")
+        print(f"No cell of {given.weigh} was validated: there is nothing to pack.")
         return
     best = min(runs, key=lambda folder: runs[folder])
     whole = given.scratch / "best.tar"
     # What only goes on with training is large, and left out.
-    unwanted = ("checkpoints", "run.lock")
+    unwanted = ("/checkpoints", "/lock")
     with tarfile.open(whole, "w") as file:
         file.add(best, best.parent.name, filter=lambda m: None if m.name.endswith(unwanted) else m)
     data = whole.read_bytes()

@@ -180,8 +180,8 @@ def _iterated(choices: Choices, num_iterations: int, num_samples: int) -> Cell:
         "schedule.epochs_per_validation": 10,
     }
     experiment = best("jsb", "avf", changes)
-    name = f"srnn-jsb-avf-k{num_iterations}-s{num_samples}"
-    return _cell(replace(experiment, name=name), "figure-4", 2)
+    which = f"{num_iterations}" if num_iterations > 1 else f"s{num_samples}"
+    return _cell(replace(experiment, name=f"srnn-jsb-avf-{which}-best"), "figure-4", 2)
 
 
 def first_call(choices: Choices) -> list[Cell]:
