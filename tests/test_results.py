@@ -153,4 +153,4 @@ def test_the_command_makes_the_table_of_a_folder(tmp_path):
     rows = json.loads((tmp_path / "table-3-study.json").read_text())
     assert [row["num_seeds"] for row in rows] == [2, 2]
     words = ("reproduce", "table-1", "--out", str(tmp_path), "--from-results", str(tmp_path))
-    assert "--from-results" in refuse(*words)
+    assert "no cell of a study" in refuse(*words)

@@ -101,6 +101,7 @@ class Evaluate(Command):
             from varfilter.runs.comparison import compare_run, compared_part
             from varfilter.runs.folder import surroundings, write_whole
             from varfilter.runs.measures import measure_run
+            from varfilter.runs.pretrained import is_pretrained
             from varfilter.runs.run import Run
             from varfilter.runs.scores import name_of, outdone_by, score_particles, score_run
 
@@ -124,9 +125,9 @@ class Evaluate(Command):
             particles = None if is_elbo else self.num_particles
             scores = score_run(run, bound=self.bound, num_particles=particles, **options)
             scores |= {"particle_bound": None, "command": list(words), **surroundings()}
-            path = run.folder / name_of(
-                scores, run, self.num_particles, self.horizon, self.num_futures
-            )
+            # Those of a model that comes with varfilter are kept where one is.
+            folder = Path() if is_pretrained(run.folder) else run.folder
+            path = folder / name_of(scores, run, self.num_particles, self.horizon, self.num_futures)
             if not self.json:
                 _print(scores)
             # Kept at once: what follows may take long, and be interrupted.
@@ -244,6 +245,7 @@ class Reproduce(Command):
       varfilter reproduce table-1 --at-hand --max-updates 20
       varfilter reproduce figure-4 --out paper --runs runs
       varfilter reproduce table-3 --from-results results/table-3
+      varfilter reproduce figure-4 --from-results results
     """
 
     what: Annotated[
@@ -264,7 +266,8 @@ class Reproduce(Command):
     """Take free data (timit-sample, weizmann) where the paper's are not here."""
 
     from_results: Annotated[Path | None, named("DIR")] = None
-    """table-3: train nothing; several seeds of each method, from the kept scores of a study."""
+    """Train nothing: several seeds of each method, from the files that are kept of a study. DIR has
+    the table's cells (results/table-3); of a figure it is the folder of all tables (results)."""
 
     def __call__(self) -> int:
         """Run; returns the exit code."""
@@ -296,26 +299,10 @@ class Reproduce(Command):
 
     def _from_results(self, folder: Path) -> int:
         with refusals(options=self.flags) as refused:
-            from varfilter.report.study import (
-                read_cells,
-                study_lines,
-                study_markdown,
-                study_numbers,
-            )
-            from varfilter.runs.folder import write_whole
+            from varfilter.report.kept import kept_results
 
-            if self.what != "table-3":
-                raise ValueError(
-                    f"`--from-results` is for table-3, of which there is a study; got {self.what}."
-                )
-            cells = read_cells(folder)
-            table = study_markdown(cells)
-            self.out.mkdir(parents=True, exist_ok=True)
-            write_whole(self.out / "table-3-study.md", table)
-            numbers = json.dumps(study_numbers(cells), indent=1) + "\n"
-            write_whole(self.out / "table-3-study.json", numbers)
-            path = (self.out / "table-3-study.md").resolve()
-            say(*study_lines(cells), "", f"table: {path}")
+            found = kept_results(self.what, folder, self.out)
+            say(*found.lines, "", *(f"{path.suffix[1:]}: {path.resolve()}" for path in found.paths))
         return refused.code
 
     def command(self) -> str:

@@ -134,9 +134,7 @@ def read_cells(folder: str | Path) -> list[Cell]:
         cells,
         key=lambda c: [
             order.index(own) if own in order else len(order)
-            for order, own in zip(
-                orders, (c.data, c.model, c.protocol, c.method), strict=True
-            )
+            for order, own in zip(orders, (c.data, c.model, c.protocol, c.method), strict=True)
         ],
     )
 

@@ -5,6 +5,7 @@ from varfilter.runs.applied import filter_data as filter_data
 from varfilter.runs.applied import forecast_data as forecast_data
 from varfilter.runs.estimator import TableFilter as TableFilter
 from varfilter.runs.live import LiveFilter as LiveFilter
+from varfilter.runs.packing import pack_run as pack_run
 from varfilter.runs.repair import repair_run as repair_run
 from varfilter.runs.run import Run as Run
 from varfilter.runs.run import Trained as Trained
