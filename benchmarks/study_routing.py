@@ -56,8 +56,14 @@ class Routed(AbstractModel):
 
     def _cut(self, features: SVGFeatures) -> SVGFeatures:
         """The same features, through whose code no gradient passes."""
-        code, skips = detach(features.code), detach(features.skips)
-        return self.model._features(code, skips, features.frame)  # pyright: ignore[reportPrivateUsage]
+        code, (lower, _) = detach(features.code), self.model.predictor
+        return SVGFeatures(
+            code,
+            self.model.prior_lstm.project(code),
+            lower.project(code),
+            detach(features.skips),
+            features.frame,
+        )
 
 
 @dataclass(frozen=True)
