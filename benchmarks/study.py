@@ -43,8 +43,6 @@ MPS = Path("/tmp/varfilter-mps")
 PART = 15 << 20
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results"
-# With tighter bounds: the same settings and seeds, trained again.
-BOUNDS = RESULTS / "table-3-bounds"
 
 
 def main() -> None:
@@ -132,17 +130,17 @@ def keep(folder: Path, results: Path | None) -> None:
 
 def document() -> None:
     """Write the tables of `results/` between their marks in `docs/paper.md`."""
-    from varfilter.report.gaps import gaps_markdown, read_gaps
-    from varfilter.report.study import read_cells, study_markdown
+    from varfilter.report.kept import blocks_of
 
     page = ROOT / "docs" / "paper.md"
     text = page.read_text(encoding="utf-8")
-    tables = {
-        "table 3": study_markdown(read_cells(RESULTS / "table-3")),
-        "inference gap": gaps_markdown(read_gaps(BOUNDS)),
-    }
-    for name, table in tables.items():
+    for name, table in blocks_of(RESULTS).items():
         begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->\n"
+        if begin not in text:
+            raise ValueError(
+                f"{page} has no place for {name!r}: write {begin.strip()} and {end.strip()}"
+                " where it belongs, in a section that says what it shows."
+            )
         before, rest = text.split(begin)
         text = f"{before}{begin}\n{table}\n{end}{rest.split(end)[1]}"
     page.write_text(text, encoding="utf-8")

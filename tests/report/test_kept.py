@@ -105,7 +105,7 @@ def test_of_the_points_of_a_search_the_chosen_one_is_read(tmp_path):
     last = next(line for line in table.splitlines() if "| FIVO-16 |" in line)
     for value in (mean + 0.2, mean, mean - 0.1):
         assert f"| {value:.3f} (" in last
-    assert table.count("| free energy") == 2  # the heading, and AVF's other cell
+    assert table.count("| free energy |") == 2  # the heading, and AVF's other cell
     assert "Fraccaro" not in table
 
 

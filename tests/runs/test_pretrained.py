@@ -1,5 +1,10 @@
 """Models that come with the package: small, known by name, and without a note of their data."""
 
+import importlib
+import json
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -12,6 +17,8 @@ from varfilter.runs import Run, filter_data, pack_run, pretrained
 from varfilter.runs.packing import NUM_STARTS
 from varfilter.runs.starts import starts_of
 from varfilter.training.checkpoints import Checkpoint, save_checkpoint
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +94,22 @@ def test_an_unknown_name_says_what_there_is(named, tmp_path):
     assert "Did you mean 'tiny-songs'? What comes trained with varfilter is tiny-songs." in said
     assert "What comes trained" not in refuse("filter", "runs/other", str(tmp_path / "a.mid"))
     refuses(lambda: pack_run(named, named.folder), FileExistsError, "Give a new one")
+
+
+def test_the_script_packs_a_run_and_says_what_that_costs(songs, tmp_path, monkeypatch, capsys):
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    try:
+        script = importlib.import_module("pretrained")
+    finally:
+        sys.path.remove(str(ROOT / "benchmarks"))
+    words = [songs.folder, "songs", "--to", tmp_path, "--split", "valid"]
+    monkeypatch.setattr(sys, "argv", ["pretrained.py", *map(str, words)])
+    script.main()
+    said = json.loads(capsys.readouterr().out)
+    assert said["moved_by"] == said["nats_in_half_precision"] - said["nats"]
+    # As above: eleven bits of each weight.
+    assert 0.0 < abs(said["moved_by"]) < 88 * 5e-4 * 4
+    assert Run.load(tmp_path / "songs").trained().step == songs.trained().step
 
 
 def test_numbers_beyond_half_precision_are_refused(tmp_path):

@@ -72,12 +72,12 @@ def learned_markdown(by_free_energy: list[Gap], by_fivo: list[Gap]) -> str:
         nats = gap.bounds["elbo" if is_fivo else "free energy"]
         method = METHODS[gap.cell.method].partition(") ")[2]
         learned = PROTOCOLS["fivo"].removeprefix("learned by ") if is_fivo else "free energy"
-        star = "*" * gap.cell.was_cut
+        star = "*" * (is_fivo and gap.cell.was_cut)
         columns = [nats, gap.bounds["iwae-128"], gap.bounds["fivo-128"]]
         cells = [gap.cell.data, method, learned + star, str(len(nats))]
         rows.append(cells + [_with_error(values.mean(axis=1)) for values in columns])
     about = ABOUT_LEARNED
-    if any(gap.cell.was_cut for gap in (*by_free_energy, *by_fivo)):
+    if any(gap.cell.was_cut for gap in by_fivo):
         about += " Where a star stands, time was up before the last epoch."
     return "\n".join([*("| " + " | ".join(row) + " |" for row in rows), "", about]) + "\n"
 

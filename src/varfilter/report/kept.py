@@ -1,6 +1,7 @@
 """The paper's tables and figures from the files that are kept of a study: nothing is trained."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -8,6 +9,7 @@ import numpy as np
 
 from varfilter.plots.studies import film_rows, iteration_curves, iteration_gains, wave_rows
 from varfilter.plots.style import WIDE, Painter, png
+from varfilter.report.gaps import gaps_markdown, learned_markdown, read_gaps
 from varfilter.report.iteration_study import (
     iteration_numbers,
     iterations_markdown,
@@ -64,6 +66,25 @@ def kept_results(what: str, folder: Path, out: Path) -> Kept:
         paths.append(out / f"{what}{name}.png")
         paths[-1].write_bytes(png(paint(WIDE)))
     return Kept(lines, paths)
+
+
+def blocks_of(results: Path) -> dict[str, str]:
+    """The tables of all cells that `results/` has, as Markdown, by their names in the documents."""
+    bounds, fivo = results / "table-3-bounds", results / "fivo"
+    makers: dict[str, Callable[[], str]] = {
+        "table 1": lambda: media_markdown(read_media(results / "table-1")),
+        "table 2": lambda: media_markdown(read_media(results / "table-2")),
+        "table 3": lambda: study_markdown(read_cells(results / "table-3")),
+        "inference gap": lambda: gaps_markdown(read_gaps(bounds)),
+        "learned by FIVO": lambda: learned_markdown(read_gaps(bounds), read_gaps(fivo)),
+        "figure 4": lambda: iterations_markdown(read_iterations(results)),
+    }
+    folders = {
+        "table 1": results / "table-1", "table 2": results / "table-2",
+        "table 3": results / "table-3", "inference gap": bounds,
+        "learned by FIVO": fivo, "figure 4": results / "table-3",
+    }  # fmt: skip
+    return {name: make() for name, make in makers.items() if any(folders[name].glob("*/cell.json"))}
 
 
 def read_examples(results: str | Path) -> list[Example]:
