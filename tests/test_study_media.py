@@ -132,6 +132,16 @@ def test_records_of_the_routed_model_are_read_again(study):
     assert from_json(as_json(cell.experiments[0]), "video") == cell.experiments[0]
 
 
+def test_films_are_scored_as_released_with_its_window(study):
+    """Of 1/256, for levels 1/255 apart; also where the SVG is inside of the routed one."""
+    for model in (worlds.svg(), study["study_routing"].Routed(worlds.svg())):
+        released = study["study_scores"].as_released(model)
+        state = eqx.filter_eval_shape(released.init, None)
+        z = jax.ShapeDtypeStruct((3,), jnp.float32)
+        emission = eqx.filter_eval_shape(released.emission, state, z)
+        assert (type(emission).__name__, emission.width) == ("PaperDiscretizedNormal", 1 / 256)
+
+
 def test_scores_as_released_are_those_of_its_formula(study):
     """log(Phi(x + w) - Phi(x) + 1e-6), of the mean and the spread that the model says."""
     small = study["study_media"].small(study["study_media"].speech({}))

@@ -113,7 +113,7 @@ def media_markdown(rows: Sequence[MediaRow]) -> str:
 def media_lines(rows: Sequence[MediaRow]) -> list[str]:
     """The first table in lines of at most 80 columns."""
     head = ("data", "model", "method", "seeds", "test", "minus baseline", "KL")
-    cells = [head]
+    cells: list[tuple[str, ...]] = [head]
     for row in rows:
         gap = row.baseline and difference(row.cell, row.baseline)
         cells.append(
