@@ -41,20 +41,38 @@ NONE = 1e-6
 
 @dataclass(frozen=True)
 class Cell:
-    """Experiments that are trained as one program; `part` is what their best is scored on."""
+    """Experiments that are trained as one program; `part` is what their best is scored on.
+
+    `table` is the folder of `results/` that it belongs to; `kept_back` are the seconds of a call
+    that are left for its scores. `bounds`, `as_released` and `example` are what else is scored
+    and kept (`study_scores.py`). Where members have the same seed, they are points of a small
+    search: that with the lowest mean on validation is scored.
+    """
 
     name: str
     experiments: tuple[Experiment, ...]
     part: str | None = "test"
+    table: str = "table-3"
+    kept_back: float = 75.0
+    bounds: tuple[str, ...] = ()
+    as_released: bool = False
+    example: int | None = None
+
+    @property
+    def points(self) -> list[int]:
+        """The point of each member: how many before it have its seed."""
+        seeds = [e.seed for e in self.experiments]
+        return [seeds[:place].count(seed) for place, seed in enumerate(seeds)]
 
     @property
     def folders(self) -> list[str]:
         """A folder for each experiment: by seed, or by its number in a search."""
-        word = "seed" if self.part is not None else "point"
-        numbers = [e.seed for e in self.experiments]
+        seeds = [e.seed for e in self.experiments]
         if self.part is None:
-            numbers = list(range(len(self.experiments)))
-        return [f"{word}-{number}" for number in numbers]
+            return [f"point-{number}" for number in range(len(seeds))]
+        if not any(self.points):
+            return [f"seed-{seed}" for seed in seeds]
+        return [f"point-{p}-seed-{s}" for p, s in zip(self.points, seeds, strict=True)]
 
 
 def with_settings(settings: Any, changes: dict[str, Any]) -> Any:

@@ -14,6 +14,7 @@ PICTURES = DOCS / "pictures"
     [
         ("diagrams", (), ("one_step.png", "learning.png")),
         ("results", (), ("results.png",)),
+        ("iterations", (), ("figure_4a.png", "figure_4b.png")),
         pytest.param("inference", ("--updates", 2), ("inference.png",), marks=pytest.mark.slow),
     ],
 )
@@ -31,7 +32,17 @@ def test_a_script_makes_its_pictures(name, options, made, tmp_path):
 
 
 def test_every_script_is_run_by_a_test():
-    known = {"diagrams", "results", "inference", "sensors", "music", "speech", "video", "drawing"}
+    known = {
+        "diagrams",
+        "results",
+        "iterations",
+        "inference",
+        "sensors",
+        "music",
+        "speech",
+        "video",
+        "drawing",
+    }
     assert {path.stem for path in PICTURES.glob("*.py")} == known | {"walkers"}
 
 

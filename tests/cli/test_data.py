@@ -116,7 +116,7 @@ def test_nothing_is_here_in_an_empty_folder(monkeypatch, tmp_path):
 def test_the_catalogue_is_consistent():
     assert list(CATALOGUE) == [
         "piano-midi", "musedata", "jsb", "nottingham", "timit", "timit-sample",
-        "kth", "kth-sample", "weizmann", "moving-digits",
+        "emodb", "kth", "kth-sample", "weizmann", "moving-digits",
     ]  # fmt: skip
     lengths = {"sha256": 64, "sha1": 40, "md5": 32}
     for entry in ENTRIES:

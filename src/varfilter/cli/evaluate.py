@@ -5,6 +5,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from varfilter._text import count, say, tell
@@ -96,6 +97,7 @@ class Evaluate(Command):
             from varfilter.runs.comparison import compare_run, compared_part
             from varfilter.runs.folder import surroundings, write_whole
             from varfilter.runs.measures import measure_run
+            from varfilter.runs.pretrained import is_pretrained
             from varfilter.runs.run import Run
             from varfilter.runs.scores import name_of, outdone_by, score_particles, score_run
 
@@ -119,9 +121,9 @@ class Evaluate(Command):
             particles = None if is_elbo else self.num_particles
             scores = score_run(run, bound=self.bound, num_particles=particles, **options)
             scores |= {"particle_bound": None, "command": list(words), **surroundings()}
-            path = run.folder / name_of(
-                scores, run, self.num_particles, self.horizon, self.num_futures
-            )
+            # Those of a model that comes with varfilter are kept where one is.
+            folder = Path() if is_pretrained(run.folder) else run.folder
+            path = folder / name_of(scores, run, self.num_particles, self.horizon, self.num_futures)
             if not self.json:
                 _print(scores)
             # Kept at once: what follows may take long, and be interrupted.

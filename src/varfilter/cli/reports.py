@@ -106,6 +106,7 @@ class Reproduce(Command):
       varfilter reproduce table-1 --at-hand --max-updates 20
       varfilter reproduce figure-4 --out paper --runs runs
       varfilter reproduce table-3 --from-results results/table-3
+      varfilter reproduce figure-4 --from-results results
     """
 
     what: Annotated[
@@ -126,7 +127,8 @@ class Reproduce(Command):
     """Take free data (timit-sample, weizmann) where the paper's are not here."""
 
     from_results: Annotated[Path | None, named("DIR")] = None
-    """table-3: train nothing; several seeds of each method, from the kept scores of a study."""
+    """Train nothing: several seeds of each method, from the files that are kept of a study. DIR has
+    the table's cells (results/table-3); of a figure it is the folder of all tables (results)."""
 
     def __call__(self) -> int:
         """Run; returns the exit code."""
@@ -158,26 +160,10 @@ class Reproduce(Command):
 
     def _from_results(self, folder: Path) -> int:
         with refusals(options=self.flags) as refused:
-            from varfilter.report.study import (
-                read_cells,
-                study_lines,
-                study_markdown,
-                study_numbers,
-            )
-            from varfilter.runs.folder import write_whole
+            from varfilter.report.kept import kept_results
 
-            if self.what != "table-3":
-                raise ValueError(
-                    f"`--from-results` is for table-3, of which there is a study; got {self.what}."
-                )
-            cells = read_cells(folder)
-            table = study_markdown(cells)
-            self.out.mkdir(parents=True, exist_ok=True)
-            write_whole(self.out / "table-3-study.md", table)
-            numbers = json.dumps(study_numbers(cells), indent=1) + "\n"
-            write_whole(self.out / "table-3-study.json", numbers)
-            path = (self.out / "table-3-study.md").resolve()
-            say(*study_lines(cells), "", f"table: {path}")
+            found = kept_results(self.what, folder, self.out)
+            say(*found.lines, "", *(f"{path.suffix[1:]}: {path.resolve()}" for path in found.paths))
         return refused.code
 
     def command(self) -> str:

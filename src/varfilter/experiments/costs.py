@@ -122,7 +122,7 @@ H200_MINUTES = {
 # Data of the same shape cost the same.
 _SHAPES = {
     **dict.fromkeys(("-piano-", "-musedata-", "-jsb-", "-nottingham-"), "-music-"),
-    **{"-timit-sample-": "-timit-", "-weizmann-": "-kth-"},
+    **{"-timit-sample-": "-timit-", "-emodb-": "-timit-", "-weizmann-": "-kth-"},
 }
 
 

@@ -18,14 +18,24 @@ import numpy as np
 
 from varfilter.experiments.paper import MUSIC
 
+SETS = (*MUSIC, "timit-sample", "emodb", "weizmann")
+MODELS = ("vrnn", "srnn", "svg")
 METHODS = {
     "baseline": "(a) baseline",
     "residual": "(b) baseline of Fraccaro et al.",
     "avf": "(c) AVF, K=1",
     "avf-5": "(d) AVF, K=5",
     "descent": "(e) gradient descent",
+    # Of other tables.
+    "routed": "baseline, gradients as released",
+    "avf-2": "AVF, K=2",
 }
-PROTOCOLS = {"paper": "the paper's", "released": "as released", "best": "our best"}
+PROTOCOLS = {
+    "paper": "the paper's",
+    "released": "as released",
+    "best": "our best",
+    "fivo": "learned by FIVO-16",
+}
 # The paper's text has it for K=5 on JSB; printed 6.77, and this of the steps that were scored.
 FIVE = {"jsb": 6.90}
 HEAD = ("data", "protocol", "method", "seeds", "test", "over seeds", "over songs",
@@ -35,16 +45,6 @@ ABOUT = (
     " seeds, and its standard errors over seeds and over songs. The difference from (a) by the same"
     " protocol is of the same songs, and its error over songs is that of the paired differences."
 )
-GAP_HEAD = ("data", "method", "seeds", "free energy", "E-step from there", "IWAE-128", "FIVO-128",
-        "amortization", "one past")  # fmt: skip
-BOUNDS = ("descent-100", "iwae-128", "fivo-128")
-GAP_ABOUT = (
-    "Test part, nats per scored step with equal weight per song, lower is better: means over seeds"
-    " of the same checkpoints, with their standard errors over seeds. *Amortization* is the free"
-    " energy less that of the E-step, *one past* is that less FIVO-128, by which no more is meant"
-    " than how far one sampled trajectory is from 128 weighted ones; their errors are of paired"
-    " differences."
-)
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,9 @@ class Cell:
     """The scores of one method on one data set: nats per step, a row for each seed.
 
     `epochs` are those of each seed's best by validation, and `stopped` says why each ended.
+    `by_iteration` is the mean over songs at the prior and after each iteration, a row for each
+    seed; `released` are nats per step by the likelihood of the released code, of each seed, where
+    they were scored.
     """
 
     data: str
@@ -61,6 +64,14 @@ class Cell:
     nats: np.ndarray
     epochs: tuple[float, ...]
     stopped: tuple[str, ...]
+    model: str = "srnn"
+    by_iteration: np.ndarray | None = None
+    released: np.ndarray | None = None
+
+    @property
+    def was_cut(self) -> bool:
+        """Whether time was up for a seed before its last epoch."""
+        return any(reason == "time was up" for reason in self.stopped)
 
     @property
     def mean(self) -> float:
@@ -70,12 +81,12 @@ class Cell:
     @property
     def seed_error(self) -> float | None:
         """The standard error of the mean over seeds; None for a single one."""
-        return _error(np.mean(self.nats, axis=1))
+        return standard_error(np.mean(self.nats, axis=1))
 
     @property
     def song_error(self) -> float | None:
         """The standard error of the mean over songs."""
-        return _error(np.mean(self.nats, axis=0))
+        return standard_error(np.mean(self.nats, axis=0))
 
 
 @dataclass(frozen=True)
@@ -98,7 +109,7 @@ def difference(cell: Cell, other: Cell) -> Difference:
     errors = cell.seed_error, other.seed_error
     # Var[mean a - mean b] = Var[mean a] + Var[mean b]
     seed_error = None if None in errors else float(np.hypot(*np.asarray(errors, float)))
-    return Difference(float(np.mean(by_song)), seed_error, _error(by_song))
+    return Difference(float(np.mean(by_song)), seed_error, standard_error(by_song))
 
 
 def read_cells(folder: str | Path) -> list[Cell]:
@@ -106,31 +117,34 @@ def read_cells(folder: str | Path) -> list[Cell]:
     cells = []
     for path in Path(folder).glob("*/cell.json"):
         record = json.loads(path.read_text(encoding="utf-8"))
-        files = [path.parent / member["folder"] / "test.json" for member in record["members"]]
+        # Of the points of a small search one was chosen, and scored.
+        scored = record.get("scored") or [member["folder"] for member in record["members"]]
+        files = [path.parent / folder / "test.json" for folder in scored]
         if record["part"] == "test" and all(file.exists() for file in files):
-            cells.append(_cell(record, [json.loads(file.read_text()) for file in files]))
+            members = [each for each in record["members"] if each["folder"] in scored]
+            scores = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+            cells.append(_cell(record["name"], members, scores))
     if not cells:
         raise ValueError(
             f"{str(folder)!r} has no cell of a study that was scored: folders with a cell.json and"
             " a test.json for each seed. `benchmarks/study.py` makes them."
         )
-    order = [list(each) for each in (MUSIC, PROTOCOLS, METHODS)]
+    orders = [list(each) for each in (SETS, MODELS, PROTOCOLS, METHODS)]
     return sorted(
         cells,
-        key=lambda c: (
-            order[0].index(c.data),
-            order[1].index(c.protocol),
-            order[2].index(c.method),
-        ),
+        key=lambda c: [
+            order.index(own) if own in order else len(order)
+            for order, own in zip(orders, (c.data, c.model, c.protocol, c.method), strict=True)
+        ],
     )
 
 
 def study_numbers(cells: Sequence[Cell]) -> list[dict[str, Any]]:
     """A row of the table for each cell, as plain JSON."""
     rows = []
-    baselines = {(c.data, c.protocol): c for c in cells if c.method == "baseline"}
+    baselines = {(c.model, c.data, c.protocol): c for c in cells if c.method == "baseline"}
     for cell in cells:
-        baseline = baselines.get((cell.data, cell.protocol))
+        baseline = baselines.get((cell.model, cell.data, cell.protocol))
         gap = None if baseline is None or baseline is cell else difference(cell, baseline)
         rows.append(
             {
@@ -145,7 +159,7 @@ def study_numbers(cells: Sequence[Cell]) -> list[dict[str, Any]]:
                 "difference": None if gap is None else vars(gap),
                 "published": _published(cell),
                 "best_epochs": list(cell.epochs),
-                "was_cut": any(reason == "time was up" for reason in cell.stopped),
+                "was_cut": cell.was_cut,
             }
         )
     return rows
@@ -192,38 +206,6 @@ def study_lines(cells: Sequence[Cell]) -> list[str]:
     return [*lines, "", *textwrap.wrap(about, 79)]
 
 
-@dataclass(frozen=True)
-class Gap:
-    """What inference costs: the free energy of a cell beside tighter bounds of the same models.
-
-    Of models that `benchmarks/study.py --bounds` scored, nats (seeds, songs) by name: the free
-    energy of their own inference; that of a converged E-step which starts from it, so that the
-    difference is what amortization loses; and the bound of many trajectories (FIVO), so that what
-    is left is mostly what one sampled past loses.
-    """
-
-    cell: Cell
-    bounds: dict[str, np.ndarray]
-
-
-def read_gaps(folder: str | Path) -> list[Gap]:
-    """Read the cells of a folder that have tighter bounds beside their free energy."""
-    found = []
-    for cell in read_cells(folder):
-        path = Path(folder) / f"srnn-{cell.data}-{cell.method}-{cell.protocol}" / "bounds.json"
-        if path.exists():
-            bounds = json.loads(path.read_text(encoding="utf-8"))["nats_by_song"]
-            nats = {name: np.asarray(values, np.float64) for name, values in bounds.items()}
-            found.append(Gap(cell, {"free energy": cell.nats} | nats))
-    return found
-
-
-def gaps_markdown(gaps: list[Gap]) -> str:
-    """The table as Markdown, with what is to be said of it below."""
-    rows = [GAP_HEAD, ["---"] * 2 + ["---:"] * (len(GAP_HEAD) - 2), *map(_gap_row, gaps)]
-    return "\n".join([*("| " + " | ".join(row) + " |" for row in rows), "", GAP_ABOUT]) + "\n"
-
-
 def _with_error(value: float | None, error: float | None, *, signed: bool = False) -> str:
     return _number(value, signed=signed) + ("" if error is None else f" ({_number(error)})")
 
@@ -249,20 +231,36 @@ def _number(value: float | None, *, signed: bool = False) -> str:
     return "" if value is None else f"{value:{'+' if signed else ''}.3f}"
 
 
-def _cell(record: dict[str, Any], scores: list[dict[str, Any]]) -> Cell:
-    _, data, rest = record["name"].split("-", 2)
-    method, _, protocol = rest.rpartition("-")
+def parts_of(name: str) -> tuple[str, str, str, str]:
+    """The model, the data, the method and the protocol that the name of a cell says."""
+    model, _, rest = name.partition("-")
+    data = next((each for each in SETS if rest.startswith(f"{each}-")), None)
+    if data is None:
+        raise ValueError(
+            f"The cell {name!r} is of no set of the study. They are {', '.join(SETS)}."
+        )
+    method, _, protocol = rest.removeprefix(f"{data}-").rpartition("-")
+    return model, data, method, protocol
+
+
+def _cell(name: str, members: list[dict[str, Any]], scores: list[dict[str, Any]]) -> Cell:
+    model, data, method, protocol = parts_of(name)
     songs = {tuple(each["songs"]) for each in scores}
     if len(songs) > 1:
-        raise ValueError(f"The seeds of {record['name']!r} have scores of different songs.")
+        raise ValueError(f"The seeds of {name!r} have scores of different songs.")
+    iterations = [each.get("nats_by_iteration") for each in scores]
+    released = [each["released"]["nats"] for each in scores if "released" in each]
     return Cell(
         data,
         method,
         protocol,
         songs.pop(),
         np.asarray([each["nats_by_song"] for each in scores], np.float64),
-        tuple(member["epoch"] for member in record["members"]),
-        tuple(member["stopped"] for member in record["members"]),
+        tuple(member["epoch"] for member in members),
+        tuple(member["stopped"] for member in members),
+        model,
+        None if None in iterations else np.asarray(iterations, np.float64),
+        np.asarray(released, np.float64) if released else None,
     )
 
 
@@ -270,24 +268,12 @@ def _published(cell: Cell) -> float | None:
     """The paper's number for the cell, of the steps that were scored."""
     if cell.method == "avf-5":
         return FIVE.get(cell.data)
+    if cell.data not in MUSIC or cell.protocol == "fivo":
+        return None
     _, baseline, avf = MUSIC[cell.data]
     return {"baseline": baseline[1], "avf": avf[1]}.get(cell.method)
 
 
-def _error(values: np.ndarray) -> float | None:
+def standard_error(values: np.ndarray) -> float | None:
     """The standard error of the mean of independent values."""
     return float(np.std(values, ddof=1) / len(values) ** 0.5) if len(values) > 1 else None
-
-
-def _gap_row(gap: Gap) -> list[str]:
-    nats = gap.bounds
-    step = nats["descent-100"]
-    columns = [nats["free energy"], *(nats[name] for name in BOUNDS)]
-    columns += [nats["free energy"] - step, step - nats["fivo-128"]]
-    cells = [gap.cell.data, METHODS[gap.cell.method], str(len(step))]
-    return cells + [_mean_with_error(values.mean(axis=1)) for values in columns]
-
-
-def _mean_with_error(by_seed: np.ndarray) -> str:
-    error = np.std(by_seed, ddof=1) / len(by_seed) ** 0.5
-    return f"{np.mean(by_seed):.3f} ({error:.3f})"

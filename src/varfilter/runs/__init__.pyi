@@ -3,6 +3,7 @@ from varfilter.runs.applied import apply_run as apply_run
 from varfilter.runs.applied import calibrate_run as calibrate_run
 from varfilter.runs.estimator import TableFilter as TableFilter
 from varfilter.runs.live import LiveFilter as LiveFilter
+from varfilter.runs.packing import pack_run as pack_run
 from varfilter.runs.predictions import filter_data as filter_data
 from varfilter.runs.predictions import forecast_data as forecast_data
 from varfilter.runs.repair import repair_run as repair_run

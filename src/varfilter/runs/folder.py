@@ -24,6 +24,7 @@ import jax
 
 from varfilter import __version__
 from varfilter._files import PARTIAL, is_at, reworded, sync_folder, try_lock, written
+from varfilter.runs.pretrained import known_models
 from varfilter.training.checkpoints import kept_checkpoints
 
 # Since version 2 the record, and each line of the metrics, carry checksums.
@@ -296,6 +297,7 @@ def _no_record(folder: Path) -> FileNotFoundError:
         )
     return FileNotFoundError(
         f"`folder` {str(folder)!r} is not the folder of a run: it {what}. {fix}"
+        f"{known_models(folder)}"
     )
 
 

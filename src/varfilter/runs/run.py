@@ -41,6 +41,7 @@ from varfilter.runs.folder import (
     writing,
 )
 from varfilter.runs.metrics import append_line, read_metrics, training_range, write_lines
+from varfilter.runs.pretrained import run_folder
 from varfilter.runs.starts import STARTS, keep_starts
 from varfilter.training.checkpoints import (
     Checkpoint,
@@ -96,8 +97,8 @@ class Run:
 
     @classmethod
     def load(cls, folder: str | Path) -> "Run":
-        """Load a run that was started earlier, here or elsewhere."""
-        folder = Path(folder).expanduser()
+        """Load a run that was started earlier, here or elsewhere, or a model that has a name."""
+        folder = run_folder(folder)
         record = read_record(folder)
         path = folder / RECORD
         with reading(path, ValueError):
@@ -282,11 +283,11 @@ class Run:
                 " where it belongs, out of this folder."
             )
 
-    def keep_best(self, trained: Trained) -> None:
-        """Write the best checkpoint, in the place of the one before."""
+    def keep_best(self, trained: Trained, *, is_half: bool = False) -> None:
+        """Write the best checkpoint, in the place of the one before; `is_half`: for handing on."""
         manifest = {"record": self.record, "valid": trained.valid}
         checkpoint = Checkpoint((trained.model, trained.filter), trained.step, manifest)
-        save_checkpoint(self._best, checkpoint)
+        save_checkpoint(self._best, checkpoint, is_half=is_half)
 
     def metrics(self) -> list[dict[str, Any]]:
         """The lines of `metrics.jsonl`, in order; a last line that was cut short is left out."""

@@ -33,23 +33,29 @@ class Checkpoint(NamedTuple):
     manifest: dict[str, Any]
 
 
-def save_checkpoint(path: str | Path, checkpoint: Checkpoint) -> None:
+def save_checkpoint(path: str | Path, checkpoint: Checkpoint, *, is_half: bool = False) -> None:
     """Write one file; what is at `path` stays until the new one is complete.
 
     Each array is stored under its name in the tree (`.model.lstm.weight`), so that it can be
     found again after classes have moved or fields changed places. What is no array is not
     stored: `load_checkpoint` takes it from a tree like this one.
+
+    With `is_half`, arrays of single precision are stored in half: a model to be handed on.
     """
-    arrays, implementations = {}, {}
+    arrays, implementations, halved = {}, {}, []
     for name, leaf in _named_arrays(checkpoint.state).items():
         if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             implementations[name] = str(jax.random.key_impl(leaf))
             leaf = jax.random.key_data(leaf)
         arrays[name] = np.asarray(leaf)
+        if is_half and arrays[name].dtype == np.float32:
+            arrays[name] = _halved(name, arrays[name])
+            halved.append(name)
     header = {
         "step": str(checkpoint.step),
         "manifest": json.dumps(checkpoint.manifest),
         "keys": json.dumps(implementations),
+        **({"halved": json.dumps(halved)} if halved else {}),
     }
     _saved.write(path, CHECKPOINT, arrays, header)
 
@@ -75,6 +81,8 @@ def load_checkpoint(path: str | Path, like: Any) -> Checkpoint:
     """
     header, arrays = _saved.read(path, CHECKPOINT)
     leaves: dict[str, Any] = dict(arrays)
+    for name in json.loads(header.get("halved", "[]")):
+        leaves[name] = arrays[name].astype(np.float32)
     for name, implementation in json.loads(header["keys"]).items():
         leaves[name] = jax.random.wrap_key_data(jnp.asarray(arrays[name]), impl=implementation)
     wanted = _named_arrays(like)
@@ -138,6 +146,19 @@ def newest_checkpoint(
             continue
         return checkpoint, refused
     return None, refused
+
+
+def _halved(name: str, array: np.ndarray) -> np.ndarray:
+    """An array in half precision; an error if it has numbers beyond what that holds."""
+    with np.errstate(over="ignore"):
+        half = array.astype(np.float16)
+    if not np.array_equal(np.isfinite(half), np.isfinite(array)):
+        largest = float(np.max(np.abs(array)))
+        raise ValueError(
+            f"{name} has a number of {largest:.4g}, but half precision ends at"
+            f" {float(np.finfo(np.float16).max):.0f}. Store it in single precision."
+        )
+    return half
 
 
 def _present_name(name: str) -> str:

@@ -58,6 +58,12 @@ def _sentence(member: str) -> str | None:
     return name if name.endswith(".wav") or name == "README" else None
 
 
+def _utterance(member: str) -> str | None:
+    """The place of a member of EmoDB's archive: the sounds, not their labels."""
+    found = re.search(r"(?:^|/)wav/(\w+\.wav)$", member)
+    return found[1] if found else None
+
+
 def _only(name: str, member: str) -> str | None:
     """The place of a member of an archive of which one file alone is wanted."""
     return name if member.split("/")[-1] == name else None
@@ -197,6 +203,30 @@ ENTRIES = (
                     ),
                     "md5:34c047c4749a811287f2c652104d7849",
                     _sentence,
+                ),
+            ),
+        ),
+        needs=("soundfile", "audio"),
+    ),
+    Entry(
+        "emodb",
+        "German speech: ten actors, ten sentences, 16 kHz",
+        "CC0; cite Burkhardt et al. 2005",
+        "sound",
+        (200,),
+        "varfilter.data.sets.emodb:emodb",
+        Expected(
+            (359, 56, 120),
+            (16009777, 2238993, 5544705),
+            "e5ea4131774842a47a964ccb1a49ef86d1a798d97cc57aedb87df2c525492bc5",
+        ),
+        places=("speech/emodb",),
+        sources=(
+            (
+                Item(
+                    "download.zip",
+                    ("http://www.emodb.bilderbar.info/download/download.zip",),
+                    place=_utterance,
                 ),
             ),
         ),
