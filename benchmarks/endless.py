@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import jax
+import dispatch  # noqa: F401  (before anything is computed)
 import numpy as np
 import subjects
 from core import machine
@@ -42,7 +42,6 @@ def main() -> None:
     parser.add_argument("--async", action="store_true", help="jax's own way to dispatch a push")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to FILE")
     arguments = parser.parse_args()
-    jax.config.update("jax_cpu_enable_async_dispatch", vars(arguments)["async"])
     console, rows = Console(), []
     console.print(" | ".join(f"{name}: {value}" for name, value in machine().items()))
     for name in arguments.only:
@@ -107,7 +106,9 @@ def _avf() -> tuple[vf.Stream, np.ndarray]:
     filter = vf.VariationalFilter(vf.Iterative(model, hidden_size=64, key=subjects.KEY))
     random = np.random.default_rng(0)
     xs = random.normal(size=(64, 8)).astype(np.float32)
-    return vf.Stream(filter, model, subjects.KEY), np.where(random.random((64, 8)) < 0.1, np.nan, xs)
+    return vf.Stream(filter, model, subjects.KEY), np.where(
+        random.random((64, 8)) < 0.1, np.nan, xs
+    )
 
 
 STREAMS: dict[str, Callable[[], tuple[vf.Stream, np.ndarray]]] = {

@@ -30,7 +30,14 @@ elif __name__ == "__main__":
     except ValueError as error:
         print(error)
 
-from worlds import KEY, assert_same_bits, baseline, observations, srnn, vector  # it computes, and so comes after
+from worlds import (
+    KEY,
+    assert_same_bits,
+    baseline,
+    observations,
+    srnn,
+    vector,
+)  # it computes, and so comes after
 
 BATCH_SIZE, NUM_STEPS, NUM_UPDATES = 8, 5, 20
 # name: (learner, whether the data lie on the device, how many devices; 0: the plain program)

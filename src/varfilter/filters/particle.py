@@ -186,7 +186,9 @@ class ParticleFilter(AbstractFilter):
                 return after, select(lost, memory, new), z, finite_bound(log_weight)
 
             before = carry.states, carry.memories
-            found = jax.vmap(one)(*before, zs, memories, log_w, without, priors, keys)
+            # Counted once more: most steps do without an array of them.
+            again = particle_keys(key_propose, self.num_particles)
+            found = jax.vmap(one)(*before, zs, memories, log_w, without, priors, again)
             return *found, without, _total_and_size(carry.log_weights)[1]
 
         def quickly() -> Any:
