@@ -14,7 +14,8 @@
 - `memory`: the most memory of a process that runs 10,000 particles over 10,000 steps.
 
 Contestants take turns; a ratio is the median of the rounds' own ratios, beside it that of the
-shortest times, and their results are compared before they are timed. `--quick` shrinks every size, to see that it works.
+shortest times, and their results are compared before they are timed. `--quick` shrinks every size,
+to see that it works.
 """
 
 import argparse

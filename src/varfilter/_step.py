@@ -187,7 +187,8 @@ def contenders(filter: AbstractFilter, model: AbstractModel) -> list[jax.Device 
     launches of its kernels take.
     """
     arrays = jax.tree.leaves(eqx.filter((filter, model), eqx.is_array))
-    is_told = jax.config.jax_default_device is not None
+    config: Any = jax.config
+    is_told = config.jax_default_device is not None
     is_small = sum(leaf.nbytes for leaf in arrays) <= LARGEST_ON_PROCESSOR
     if is_told or not is_small or jax.default_backend() == "cpu":
         return [None]
