@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import jax
+import dispatch  # noqa: F401  (before anything is computed)
 import numpy as np
 import subjects
 from core import machine
@@ -42,7 +42,6 @@ def main() -> None:
     parser.add_argument("--async", action="store_true", help="jax's own way to dispatch a push")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to FILE")
     arguments = parser.parse_args()
-    jax.config.update("jax_cpu_enable_async_dispatch", vars(arguments)["async"])
     console, rows = Console(), []
     console.print(" | ".join(f"{name}: {value}" for name, value in machine().items()))
     for name in arguments.only:

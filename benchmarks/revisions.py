@@ -4,7 +4,7 @@
     python benchmarks/revisions.py OTHER [--rounds 9] [--quick] [--json FILE]
 
 Both revisions take the settings that they give the table by themselves, but one member. A round is
-10 updates in each (validations and checkpoints left out), and a chunk of 16 steps as `filter`
+10 updates in each, one dispatch, and a chunk of 16 steps as `filter`
 takes them, each predicted with two quantiles: one trajectory in the other revision, 64 in this one
 (64 in both, too). What each returns is thrown away; parameters are as they were drawn.
 """
@@ -25,12 +25,11 @@ NUM_UPDATES = 10
 
 # What runs in either revision: each line of its input asks for something to be timed.
 WORKER = f"""
-import dataclasses, sys, tempfile, time
+import dataclasses, sys, time
 import jax
 import applied_cost
 from varfilter.runs.applied import applied_filter
-from varfilter.runs.run import Run
-from varfilter.runs.training import Updated, train_run
+from varfilter.training.updates import fit
 
 subject = applied_cost.table()
 experiment = subject.experiment
@@ -49,24 +48,21 @@ def chunk(count):
     calls[count]()
     return time.perf_counter() - begin
 
-events = None
+updates = None
 
 def update():
-    global events
-    if events is None:
-        run = Run.begin(tempfile.mkdtemp() + "/run", experiment, subject.dataset)
-        events = iter(train_run(
-            run, subject.dataset, updates_per_dispatch={NUM_UPDATES}, seconds_per_dispatch=None,
-            seconds_per_checkpoint=1e9,
+    global updates
+    if updates is None:
+        learner = experiment.build(subject.dataset)[2]
+        updates = iter(fit(
+            learner, learner.init(model, trained), experiment.windows(subject.dataset),
+            jax.random.key(0), num_updates=100_000, updates_per_dispatch={NUM_UPDATES},
+            kl_weight=experiment.schedule.annealing(1),
         ))
-        for event in events:
-            if isinstance(event, Updated):
-                break
-    while True:
-        begin = time.perf_counter()
-        event = next(events)
-        if isinstance(event, Updated) and event.num_updates == {NUM_UPDATES}:
-            return (time.perf_counter() - begin) / {NUM_UPDATES}
+        jax.block_until_ready(next(updates).state)
+    begin = time.perf_counter()
+    jax.block_until_ready(next(updates).state)
+    return (time.perf_counter() - begin) / {NUM_UPDATES}
 
 out = sys.stdout
 sys.stdout = sys.stderr

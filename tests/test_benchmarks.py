@@ -210,6 +210,19 @@ def test_experiments_are_timed(tmp_path):
     assert 0 < row["seconds"] < row["first_seconds"]
 
 
+@pytest.mark.slow
+def test_streams_that_go_on_are_weighed(tmp_path):
+    script, path = ROOT / "benchmarks" / "endless.py", tmp_path / "endless.json"
+    done = subprocess.run(
+        [sys.executable, str(script), "--quick", "--json", str(path)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(path.read_text())["rows"]
+    assert [row["pushes"] for row in rows] == 3 * list(range(50, 501, 50))
+    assert all(row["push_us"] > 0 and row["array_bytes_gained"] == 0 for row in rows)
+
+
 SPEED = ROOT / "benchmarks" / "speed.py"
 
 

@@ -1,7 +1,7 @@
 """One step as a program: few arrays in, few arrays out, on the device that is the first to be done.
 
-`Stream` calls it. Each array that goes in or comes out costs about a microsecond, and so does each
-Python object round it: that is why belief and result are joined, taken apart and built here by hand.
+`Stream` calls it. Each array that goes in or comes out costs about a microsecond, which is why
+those of a belief are joined; and to wake another thread costs more than a small step itself.
 """
 
 import math
@@ -117,7 +117,7 @@ class CompiledStep:
         kept: Kept,
         device: jax.Device | None,
     ):
-        # Arrays that are put somewhere are bound to stay there: where JAX would go by itself, none is.
+        # Arrays that are put somewhere have to stay there; where JAX goes by itself, none are put.
         self.device = None if device == jax.local_devices()[0] else device
         leaves, self._tree = jax.tree.flatten(belief)
         packing = Packing(leaves)
@@ -187,7 +187,8 @@ def contenders(filter: AbstractFilter, model: AbstractModel) -> list[jax.Device 
     launches of its kernels take.
     """
     arrays = jax.tree.leaves(eqx.filter((filter, model), eqx.is_array))
-    is_told = jax.config.jax_default_device is not None
+    config: Any = jax.config
+    is_told = config.jax_default_device is not None
     is_small = sum(leaf.nbytes for leaf in arrays) <= LARGEST_ON_PROCESSOR
     if is_told or not is_small or jax.default_backend() == "cpu":
         return [None]

@@ -27,7 +27,8 @@ def written_out(key: PRNGKeyArray) -> PRNGKeyArray:
     Keys of other kinds stay as they are, and so do all if JAX was told to number its draws in its
     former way (`jax_threefry_partitionable`).
     """
-    if not (is_threefry(key) and jax.config.jax_threefry_partitionable):
+    config: Any = jax.config
+    if not (is_threefry(key) and config.jax_threefry_partitionable):
         return key
     return jax.random.wrap_key_data(jax.random.key_data(key), impl=IMPLEMENTATION)
 
@@ -57,7 +58,7 @@ def _rotated(word: Array, bits: int) -> Array:
     return left | jax.lax.shift_right_logical(word, jnp.asarray(32 - bits, jnp.uint32))
 
 
-def _fold_in(key: Array, data: Array) -> Array:
+def _fold_in(key: Array, data: Array | int) -> Array:
     return jax.lax.optimization_barrier(jnp.stack(_hashed(key, 0, jnp.asarray(data, jnp.uint32))))
 
 

@@ -33,6 +33,28 @@ def run(folder, **environment):
     return float(number), int(found)
 
 
+def test_a_live_line_is_computed_where_it_came():
+    program = """
+from varfilter import cli
+cli._command = lambda name: type("Nothing", (), {"main": staticmethod(lambda *words: 0)})
+cli._run(WORDS)
+import jax
+print(jax.config.read("jax_cpu_enable_async_dispatch"))
+"""
+    for words, is_async in (
+        (["filter", "runs/a", "-"], "False"),
+        (["filter", "runs/a", "a.csv"], "True"),
+    ):
+        text = program.replace("WORDS", repr(words))
+        done = subprocess.run(
+            [sys.executable, "-c", text],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stdout.split() == [is_async]
+
+
 def programs(folder):
     return [p for p in folder.rglob("*") if p.is_file() and p.suffix != WHOLE]
 

@@ -28,6 +28,8 @@ COMMANDS = {
 }
 # Commands that compile nothing worth keeping.
 WITHOUT_PROGRAMS = {"list", "data list", "data fetch", "data check", "data show"}
+# Commands that take lines as they come, from `-`.
+LIVE = {"filter", "forecast"}
 # Words that need another after them.
 GROUPS = {"data": "Data sets: those that have a name, and your own files and folders."}
 
@@ -106,7 +108,12 @@ def _run(words: list[str]) -> int:
         print(_unknown(name), file=sys.stderr)
         return 2
     if name != "train":
-        return _command(name).main(f"varfilter {name}", rest)
+        command = _command(name)
+        if name in LIVE and "-" in rest:
+            from varfilter.cli.compiled import compute_where_asked
+
+            compute_where_asked()
+        return command.main(f"varfilter {name}", rest)
     from varfilter.cli.exits import Stopping
 
     # A signal is heeded from here on, before anything is imported that takes its time.

@@ -47,6 +47,17 @@ def compile_quickly() -> None:
         os.environ["XLA_FLAGS"] = f"{flags} {LEVEL}={ENOUGH}".strip()
 
 
+def compute_where_asked() -> None:
+    """Tell JAX, before it computes anything, to hand no program to another thread of the processor.
+
+    For lines that are filtered as they come: each waits for its step, and to wake a thread takes
+    longer than a small one. Training has something to do meanwhile.
+    """
+    import jax
+
+    jax.config.update("jax_cpu_enable_async_dispatch", False)
+
+
 def keep_compiled() -> None:
     """Tell JAX, which must not be imported yet, where to keep its programs."""
     # What XLA says of the machine that it compiles for is not for the users of a command.

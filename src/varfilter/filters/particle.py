@@ -186,7 +186,9 @@ class ParticleFilter(AbstractFilter):
                 return after, select(lost, memory, new), z, finite_bound(log_weight)
 
             before = carry.states, carry.memories
-            found = jax.vmap(one)(*before, zs, memories, log_w, without, priors, keys)
+            # Counted once more: most steps do without an array of them.
+            again = particle_keys(key_propose, self.num_particles)
+            found = jax.vmap(one)(*before, zs, memories, log_w, without, priors, again)
             return *found, without, _total_and_size(carry.log_weights)[1]
 
         def quickly() -> Any:
@@ -246,7 +248,7 @@ class ParticleFilter(AbstractFilter):
         is_finite = jnp.all(jax.vmap(all_finite)(found.states))
 
         def settle() -> ParticleCarry:
-            kept = _finite_ones(found.states, before), found.memories, found.log_weights
+            kept: Any = _finite_ones(found.states, before), found.memories, found.log_weights
 
             def moved() -> Any:
                 ancestors, equal = self.resampling(found.log_weights, key_resample)
@@ -257,7 +259,8 @@ class ParticleFilter(AbstractFilter):
             elif self.resample_below > 0.0:
                 # In a batch, those that need none stay as they are.
                 kept = if_any(resampled, lambda: select(resampled, moved(), kept), lambda: kept)
-            after = ParticleCarry(*kept, found.num_lost)
+            states, memories, log_weights = kept
+            after = ParticleCarry(states, memories, log_weights, found.num_lost)
             return started_anew(after, lambda: self.init(model), model, x, key_propose)
 
         is_unusual = resampled | ~is_finite | (found.num_lost >= PATIENCE)
