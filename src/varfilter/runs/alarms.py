@@ -40,8 +40,8 @@ ALONE, GIVEN = "by itself", "by the other columns"
 RAREST_TOLD = 100
 # How many validated steps say what is healthy: more would take longer than they are worth.
 MOST_CALIBRATED = 10_000
-# Training steps beside them: of a few thousand tails have their shape.
-MOST_LEARNED = 4000
+# Training steps beside them: so many give a tail its shape, in seconds.
+MOST_LEARNED = 2000
 
 
 @dataclass(frozen=True)

@@ -131,7 +131,8 @@ class ForecastPool:
         both = (self.weights, self.weights if self.of_means is None else self.of_means)
         of_columns = np.ones(self.weights.shape[1]) if self.sharpness is None else self.sharpness
         sharpness = of_columns[_column_numbers(dataset)]
-        return PoolWeights(*(self._at(dataset, horizon, each) for each in both), sharpness)
+        of_densities, of_means = (self._at(dataset, horizon, each) for each in both)
+        return PoolWeights(of_densities, of_means, sharpness)
 
     def _at(self, dataset: Dataset, horizon: int, weights: np.ndarray) -> np.ndarray:
         """Weights (elements, predictors) so many steps ahead."""

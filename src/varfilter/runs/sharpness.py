@@ -8,6 +8,7 @@ values at all horizons together, and few of them leave it near 1.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -50,7 +51,8 @@ def fitted_sharpness(
         return float(np.sum(nats) + 0.5 * (log_a / spread) ** 2)
 
     most = float(np.log(MOST))
-    return float(np.exp(minimize_scalar(loss, bounds=(-most, most), method="bounded").x))
+    found: Any = minimize_scalar(loss, bounds=(-most, most), method="bounded")
+    return float(np.exp(found.x))
 
 
 def sharpened(mixture: Weighted, sharpness: np.ndarray) -> Weighted:
