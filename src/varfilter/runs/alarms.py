@@ -41,7 +41,7 @@ RAREST_TOLD = 100
 # How many validated steps say what is healthy: more would take longer than they are worth.
 MOST_CALIBRATED = 10_000
 # Training steps beside them: so many give a tail its shape, in seconds.
-MOST_LEARNED = 2000
+MOST_LEARNED = 4000
 
 
 @dataclass(frozen=True)
