@@ -40,7 +40,7 @@ ALONE, GIVEN = "by itself", "by the other columns"
 RAREST_TOLD = 100
 # How many validated steps say what is healthy: more would take longer than they are worth.
 MOST_CALIBRATED = 10_000
-# Training steps beside them: of a few thousand tails have their shape.
+# Training steps beside them: so many give a tail its shape, in seconds.
 MOST_LEARNED = 4000
 
 

@@ -35,7 +35,7 @@ def pooled_forecast(
     num_samples, horizon = draws.shape[:2]
     both = [pool.at(dataset, ahead + 1) for ahead in range(horizon)]
     weights, of_means = (np.stack([each[part] for each in both]) for part in (0, 1))
-    sharpness = np.broadcast_to(both[0].sharpness, dataset.num_elements)
+    sharpness = np.stack([np.broadcast_to(each.sharpness, dataset.num_elements) for each in both])
     # The same of a future at each step, so that it goes over to another predictor once, if at all.
     place = np.random.default_rng(0).permutation(num_samples) + 0.5
     place = (place / num_samples)[:, None, None]
@@ -48,10 +48,10 @@ def pooled_forecast(
         samples[:, which] = _futures(dataset, part, here, each, place)
         for columns, mixture in mixtures(dataset, part, here, each):
             quartiles[..., columns] = mixture.quantiles(QUARTILES)
-            mixture = sharpened(mixture, sharpness[columns])
+            mixture = sharpened(mixture, sharpness[which][:, columns])
             quantiles[:, which, columns] = mixture.quantiles(own.levels)
             for column, i in enumerate(columns):
-                if sharpness[i] != 1.0:
+                if np.any(sharpness[which, i] != 1.0):
                     samples[:, which, i] = _at_ranks(samples[:, which, i], mixture, column)
         expected = expected_means(dataset, means[which], centre, each, quartiles)
         mean[which] = weighted_mean(of_means[which], expected)

@@ -77,7 +77,8 @@ class ForecastPool:
     The first are those of the model, by its width (`WIDTHS`). Between two horizons they lie on a
     line, over the logarithm of the horizon, and beyond the last they stay as they are. `num_values`
     is how many values of a column they were found by. `of_means` are those of the means; None: the
-    same, as in records of before there were any. `sharpness` is that of each column; None: 1.
+    same, as in records of before there were any. `sharpness` (2, columns) is that of one step
+    ahead, and of all further ones; None: 1.
     """
 
     predictors: tuple[str, ...]
@@ -115,12 +116,12 @@ class ForecastPool:
             ranks.append(chances)
             counts.append(count)
         num_values = len(next(iter(drawn.values())).xs)
+        found = list(zip(drawn, ranks, counts, strict=True))
         sharpness = [
-            fitted_sharpness([each[:, :, places[0]] for each in ranks], counts)
-            if not dataset.families[places[0]].is_binary
-            else 1.0
-            for places in _columns(dataset)
-        ]
+            [_sharpness(dataset, places, [each for each in found if (each[0] > 1) == is_far])
+             for places in _columns(dataset)]
+            for is_far in (False, True)
+        ]  # fmt: skip
         return ForecastPool(
             predictors, tuple(drawn), np.array(weights), num_values,
             np.array(of_means), np.array(sharpness),
@@ -129,9 +130,10 @@ class ForecastPool:
     def at(self, dataset: Dataset, horizon: int) -> "PoolWeights":
         """The weights so many steps ahead."""
         both = (self.weights, self.weights if self.of_means is None else self.of_means)
-        of_columns = np.ones(self.weights.shape[1]) if self.sharpness is None else self.sharpness
-        sharpness = of_columns[_column_numbers(dataset)]
-        return PoolWeights(*(self._at(dataset, horizon, each) for each in both), sharpness)
+        known = np.ones((2, self.weights.shape[1])) if self.sharpness is None else self.sharpness
+        sharpness = known[int(horizon > 1)][_column_numbers(dataset)]
+        of_densities, of_means = (self._at(dataset, horizon, each) for each in both)
+        return PoolWeights(of_densities, of_means, sharpness)
 
     def _at(self, dataset: Dataset, horizon: int, weights: np.ndarray) -> np.ndarray:
         """Weights (elements, predictors) so many steps ahead."""
@@ -222,6 +224,19 @@ def _nats(dataset: Dataset, drawn: Drawn, references: Sequence[Gaussians]) -> np
     return np.concatenate(
         [np.moveaxis(drawn.nats, 1, -1), *(each[..., None] for each in others)], axis=-1
     )
+
+
+def _sharpness(
+    dataset: Dataset, places: list[int], found: Sequence[tuple[int, np.ndarray, float]]
+) -> float:
+    """The sharpness of a column by what was found at some horizons: (horizon, ranks, count) each.
+
+    What is 0 or 1 is as the mixture has it.
+    """
+    if dataset.families[places[0]].is_binary:
+        return 1.0
+    ranks, counts = [each[1][:, :, places[0]] for each in found], [each[2] for each in found]
+    return fitted_sharpness(ranks, counts)
 
 
 def _mixed(

@@ -4,17 +4,18 @@ A mixture of predictions that are right is too wide: it holds what any of them e
 distribution function of the symmetric beta distribution with a, by which the ranks F(x) of what
 came are spread evenly (a beta-transformed linear pool: Ranjan and Gneiting 2010). With a = 1 the
 mixture is as it is; with more its bands are narrower. It is found by the ranks of the validated
-values at all horizons together, and few of them leave it near 1.
+values, one step ahead, and at all further horizons together; few of them leave it near 1.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from varfilter.training.predictive_scores import Weighted
 
 # The spread of log a before anything was validated, and how far a may be from 1.
-SPREAD, MOST = 0.25, 3.0
+SPREAD, MOST = 0.15, 3.0
 # Draws tell of no smaller ranks; and what has less probability has a density.
 SMALLEST_RANK, SMALLEST_MASS = 1e-3, 1e-3
 
@@ -50,7 +51,8 @@ def fitted_sharpness(
         return float(np.sum(nats) + 0.5 * (log_a / spread) ** 2)
 
     most = float(np.log(MOST))
-    return float(np.exp(minimize_scalar(loss, bounds=(-most, most), method="bounded").x))
+    found: Any = minimize_scalar(loss, bounds=(-most, most), method="bounded")
+    return float(np.exp(found.x))
 
 
 def sharpened(mixture: Weighted, sharpness: np.ndarray) -> Weighted:

@@ -58,7 +58,7 @@ def in_order(columns: Columns, order: str | None) -> Columns:
     for name, column in columns.items():
         texts = column.values if column.form == "text" else column.texts
         present = [] if texts is None else [text for text in texts if text is not None]
-        if not are_numbered(present):
+        if texts is None or not are_numbered(present):
             continue
         dates = dates_in(style, present)
         if dates is None:
