@@ -10,7 +10,7 @@ TIMES = np.arange(2 * RATE) / RATE
 
 
 def tone(*frequencies, level=3000.0):
-    return sum(level * np.sin(2 * np.pi * each * TIMES) for each in frequencies)
+    return level * np.sin(2 * np.pi * np.outer(frequencies, TIMES)).sum(axis=0)
 
 
 def test_spectrum_of_tones_and_of_noise():
