@@ -34,7 +34,7 @@ def svg_without_skips() -> vf.SVG:
 @pytest.mark.parametrize(
     "build",
     [
-        *(pytest.param(m, marks=SLOW if m is worlds.svg else ()) for m in MODELS.values()),
+        *(pytest.param(m, marks=SLOW if m in (worlds.svg, worlds.settled) else ()) for m in MODELS.values()),
         bernoulli_deep_markov,
         pytest.param(worlds.svg_bernoulli, marks=SLOW),
         pytest.param(svg_without_skips, marks=SLOW),
