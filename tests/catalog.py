@@ -36,6 +36,7 @@ MODELS = {
     "ensemble": worlds.ensemble,
     "widened": worlds.widened,
     "continued": worlds.continued,
+    "settled": worlds.settled,
 }
 # How a filter is made of an inference; `KalmanFilter` needs none.
 FILTERS = {

@@ -1,5 +1,6 @@
 """The site: it builds without a warning, its links lead somewhere, and it needs no network."""
 
+import html
 import re
 import shutil
 import subprocess
@@ -136,6 +137,18 @@ def test_formulas_need_no_font_for_mathematics(site):
     assert "\u23df" not in text
     assert text.count('<mrow class="braced">') == 4
     assert '<mi>log</mi><mspace width="0.167em"/>' in text
+
+
+def test_words_with_dashes_stay_whole(site):
+    """A command that ended in `goes-` and went on with `on.mid` below read like two words."""
+    text = (site / "tutorials" / "music.html").read_text(encoding="utf-8")
+    for word in ("goes-on.mid", "--num-steps", "new/test-000.mid"):
+        assert f'<span class="option">{word}</span>' in text, word
+    blocks_of_commands = re.findall(r'<div class="language-sh highlight">.*?</div>', text, re.S)
+    plain = html.unescape("".join(re.sub("<[^>]*>", "", each) for each in blocks_of_commands))
+    # What is copied is what stands in the page's source.
+    for line in "\n".join(blocks(DOCS / "tutorials" / "music.md", "sh")).splitlines():
+        assert line in plain
 
 
 def test_pages_follow_the_system_until_a_reader_says_otherwise(site):

@@ -21,6 +21,7 @@ from varfilter.models import (
     Logarithmic,
     NormalChange,
     NormalHead,
+    Settled,
     VaryingNormalHead,
     Widened,
 )
@@ -242,6 +243,12 @@ def ensemble(num_members: int = 2) -> Ensemble:
 def widened() -> Widened:
     """A small model whose prior is wider than it was made."""
     return Widened(deep_markov(), 1.3)
+
+
+@once
+def settled() -> Settled:
+    """A small model of frames that goes on from its own."""
+    return Settled(svg_of_changes())
 
 
 def baseline(model: vf.AbstractModel, key=KEY) -> vf.AbstractInference:

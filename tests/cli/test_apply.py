@@ -135,6 +135,9 @@ def test_a_piece_goes_on_and_where_is_said(place, tmp_path):
     said = succeed(*words, "--out", out, "--num-particles", 2)
     assert said.out == f"{out}\n"
     assert "new: the first 6 steps (4.5 s) are as given, and the 4 after them made up." in said.err
+    # What is made up stands beside the songs that were learned from, in numbers.
+    assert [line.split()[-2:] for line in said.err.splitlines()[1:2]] == [["up", "training"]]
+    assert "notes a step" in said.err
     given, whole = (read_midi(path, steps_per_beat=1) for path in (place / "new.mid", out))
     np.testing.assert_array_equal(whole[:6], given)
     succeed(*words, "--only-new", "--out", out, "--num-particles", 2)

@@ -386,7 +386,7 @@ def test_what_is_finer_than_16_bits_is_rounded_as_players_do(tmp_path):
         write_wav(noise(400, number), tmp_path / f"{number}.wav", 16000)
     assert "16 bits" not in " ".join(audio_folder(tmp_path).notes)
     soundfile.write(tmp_path / "0.wav", np.array([0.5, 3.0, -3.0, -0.5] * 100), 16000, "FLOAT")
-    with pytest.warns(UserWarning, match=r"0\.wav: 200 of 400 samples were louder than 16 bits"):
+    with pytest.warns(UserWarning, match=r"1 file has samples .* clipped: 200 of 400 in 0\.wav\."):
         audio_folder(tmp_path)
 
 

@@ -3,12 +3,14 @@
 import mido
 import numpy as np
 import pytest
+from PIL import Image
 
 from varfilter.data import audio_folder, midi_folder, video_folder, write_midi
 from varfilter.data.recordings import (
     FrameHeader,
     SoundHeader,
     frame_changes,
+    loudness_changes,
     own_rate,
     sound_changes,
 )
@@ -135,3 +137,52 @@ def test_a_folder_of_images_says_so(tmp_path):
         " keeps it).",
         "All 3 videos were made grey.",
     )
+
+
+def test_a_step_that_is_far_shorter_than_the_paper_s_is_said(tmp_path):
+    soundfile = pytest.importorskip("soundfile")
+    noise = np.random.default_rng(0).normal(0, 0.1, (3, 4000))
+    for number, samples in enumerate(noise):
+        soundfile.write(tmp_path / f"{number}.wav", samples, 96000, subtype="PCM_U8")
+    said = audio_folder(tmp_path).notes
+    assert said[1:] == (
+        "With `frame_size` 1200 it would last the 12.5 ms that the model was made for.",
+        "The files have 8 bits, and scores are probabilities of their levels: each is 256 of 16"
+        " bits.",
+    )
+    # What is resampled has other levels, and what is asked for is not advised on.
+    assert len(audio_folder(tmp_path, rate=16000, frame_size=10).notes) == 1
+
+
+def test_loudness():
+    assert loudness_changes([("a.wav", 2, 1000)]) == (
+        "1 file has samples that are louder than 16 bits hold, and were clipped: 2 of 1,000 in"
+        " a.wav. `fine` keeps them."
+    )
+    many = loudness_changes([(f"{i}.wav", 1, 10) for i in range(9)])
+    assert many.startswith("9 files have samples")
+    assert "others" in many
+
+
+@pytest.mark.parametrize(
+    ("lasts", "is_uneven"),
+    [
+        ([40] * 30, False),
+        ([30, 30, 40] * 10, False),  # a GIF of 30 frames a second
+        ([40] * 29 + [80], False),  # a frame that was lost
+        ([33, 33, 100, 33, 66] * 6, True),
+        ([40, 200], False),  # too few to tell
+    ],
+)
+def test_videos_whose_frames_come_at_uneven_times_are_said(lasts, is_uneven, tmp_path):
+    images = [
+        Image.fromarray(np.full((16, 16), 10 * i % 256, np.uint8)) for i in range(len(lasts) + 1)
+    ]
+    for number in range(3):
+        images[0].putpixel((0, 0), number)
+        images[0].save(
+            tmp_path / f"{number}.gif", save_all=True, append_images=images[1:],
+            duration=[*lasts, 40], loop=0,
+        )  # fmt: skip
+    said = " ".join(video_folder(tmp_path, 16).notes)
+    assert ("3 of 3 videos have frames that are shown for unequal times" in said) == is_uneven

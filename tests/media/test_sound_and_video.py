@@ -131,11 +131,16 @@ def test_as_many_videos_are_predicted_as_there_is_room_for_however_long_they_are
 def test_a_page_plays_what_the_model_makes_up():
     dataset = sentences()
     noise = np.random.default_rng(0).normal(size=(160, 200)).astype(np.float32)
-    shown, held_out, *made = SOUND.exhibits(
+    shown, held_out, *made, beside = SOUND.exhibits(
         dataset, "test", Copies(dataset), lambda num_steps, number=1, mean=False: [noise] * number
     )
     assert shown.paint is not None
     assert len(made) == 3
+    assert "nobody has listened" in beside.caption
+    columns = beside.traits
+    assert list(columns) == ["test", "made up (8)"]
+    assert columns["made up (8)"]["voiced, % of what sounds"] == 0
+    assert columns["test"]["voiced, % of what sounds"] > 50
     assert "this is noise" in made[0].caption
     assert "this is noise" not in held_out.caption
     with wave.open(io.BytesIO(held_out.clip.content)) as file:

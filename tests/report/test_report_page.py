@@ -50,6 +50,12 @@ def test_the_page_is_self_contained_and_says_what_was_run(reported, medium):
     assert text.count("<img ") == text.count("<img alt=") + text.count('<img class="film" alt=')
     assert ("<audio controls" in text) == (medium in ("music", "sound"))
     assert ('class="film"' in text) == (medium == "video")
+    # What can be heard stands beside the data in numbers, which are no ears.
+    is_heard = medium in ("music", "sound")
+    assert ("nobody has listened" in text) == is_heard
+    columns = numbers["runs"][0]["traits"]
+    assert list(columns) == (["test", "made up (8)"] if is_heard else [])
+    assert all(len(traits) > 4 for traits in columns.values())
     (found,) = numbers["runs"]
     for shown in (run.experiment.name, found["data"]["sha256"], found["bound"], found["revision"]):
         assert shown is None or shown in text

@@ -28,6 +28,10 @@ def bernoulli_deep_markov() -> vf.DeepMarkov:
     return vf.DeepMarkov(4, 3, hidden_size=6, num_layers=1, head=BernoulliHead, key=KEY)
 
 
+# Half a minute of compiling each.
+FILMS = (worlds.svg, worlds.settled)
+
+
 def svg_without_skips() -> vf.SVG:
     return worlds.svg(use_skips=False)
 
@@ -35,7 +39,7 @@ def svg_without_skips() -> vf.SVG:
 @pytest.mark.parametrize(
     "build",
     [
-        *(pytest.param(m, marks=SLOW if m is worlds.svg else ()) for m in MODELS.values()),
+        *(pytest.param(m, marks=SLOW if m in FILMS else ()) for m in MODELS.values()),
         bernoulli_deep_markov,
         pytest.param(worlds.svg_bernoulli, marks=SLOW),
         pytest.param(svg_without_skips, marks=SLOW),

@@ -107,6 +107,7 @@ class Sample(AppliedCommand):
                 each = next(each for each in samples if each.name == name)
                 own = Path(str(self.start)).stem if name == 0 else str(name)
                 tell(_where_it_goes_on(run, own, each, only_new=self.only_new))
+            tell(*_traits_beside_data(run, samples))
         return refused.code
 
     def _names(self, samples: Sequence[Any]) -> list[Any]:
@@ -121,6 +122,22 @@ class Sample(AppliedCommand):
             for i, each in enumerate(samples)
             for number in [i % self.num_sequences + 1]
         ]
+
+
+def _traits_beside_data(run: Any, samples: Sequence[Any]) -> list[str]:
+    """What was made up is like to an ear, in numbers, beside the training part; or nothing."""
+    from varfilter.media.rows import restored
+    from varfilter.media.traits import trait_table
+
+    template = run.template
+    made = run.medium.traits(template, [restored(template, each.made) for each in samples])
+    # Runs of before there were such numbers have none of their data.
+    data = run.record["data"].get("traits") or {}
+    if not made:
+        return []
+    rows = [["", "made up", "training"], *trait_table({"made up": made, "training": data})]
+    width = max(len(name) for name, *_ in rows)
+    return [f"{name:{width}}{own:>10}{of_data:>10}".rstrip() for name, own, of_data in rows]
 
 
 def _where_it_goes_on(run: Any, name: str, sample: Any, *, only_new: bool) -> str:

@@ -21,6 +21,7 @@ from varfilter.data.recordings import (
     SoundHeader,
     decoded,
     level_changes,
+    loudness_changes,
     names_of,
     own_rate,
     sound_changes,
@@ -57,6 +58,8 @@ FINE = {
     "VORBIS": "OGG", "OPUS": "OGG",
 }  # fmt: skip
 LEVELS = np.iinfo(np.int16)
+# Seconds of a step in the paper: 200 samples at 16,000 Hz.
+USUAL_STEP = 0.0125
 
 
 class Sound(NamedTuple):
@@ -189,6 +192,12 @@ def audio_folder(
         rate, said = own_rate([header for _, header in headers])
         milliseconds = f"{1000 * frame_size / rate:.3g} ms"
         notes = [f"{said} A step of {count(frame_size, 'sample')} lasts {milliseconds}."]
+        usual = round(USUAL_STEP * rate)
+        if not 0.4 < frame_size / usual < 2.5:
+            notes.append(
+                f"With `frame_size` {usual} it would last the {USUAL_STEP * 1000:g} ms that"
+                " the model was made for."
+            )
     notes += sound_changes([header for _, header in headers], rate)
     distances = [_distance_at(subtype, header, rate) for subtype, header in headers]
     is_finer = [each is None or each < 1 for each in distances]
@@ -197,12 +206,18 @@ def audio_folder(
     distance = _finest(distances)
     finer = [FINE[subtype] for (subtype, _), each in zip(headers, is_finer, strict=True) if each]
     notes += level_changes(finer, len(headers), kept=fine, has_levels=distance is not None)
+    if distance is not None and distance > 1:
+        notes.append(
+            f"The files have 8 bits, and scores are probabilities of their levels: each is"
+            f" {distance} of 16 bits."
+        )
     sounds: dict[str, list[Recording]] = {split: [] for split in SPLITS}
+    clipped: list[tuple[str, int, int]] = []
     for path in paths:
         label = path.relative_to(folder).with_suffix("").as_posix()
-        read = partial(_at_rate, path, rate, _dtype(distance))
+        read = partial(_at_rate, path, rate, _dtype(distance), clipped)
         sounds[split_of[path]].append(Recording((path,), (label,), read))
-    return sound_dataset(
+    dataset = sound_dataset(
         folder.resolve().name,
         sounds,
         folder=folder,
@@ -212,6 +227,9 @@ def audio_folder(
         cache=cache,
         notes=tuple(notes),
     )
+    if clipped:
+        warnings.warn(loudness_changes(clipped), stacklevel=2)
+    return dataset
 
 
 def sound_files(folder: Path, suffixes: Sequence[str] = SUFFIXES) -> list[Path]:
@@ -285,18 +303,16 @@ def _dtype(distance: float | int | None) -> type[np.int16] | type[np.float32]:
     return np.int16 if distance is not None and distance >= 1 else np.float32
 
 
-def _at_rate(path: Path, rate: int, dtype: type[np.generic]) -> list[tuple[np.ndarray, int]]:
+def _at_rate(
+    path: Path, rate: int, dtype: type[np.generic], clipped: list[tuple[str, int, int]]
+) -> list[tuple[np.ndarray, int]]:
+    """The samples of a file at a rate; what of them had to be clipped is added to `clipped`."""
     sound = read_audio(path)
     samples = resampled(sound.samples, sound.rate, rate, str(path))
     if samples.dtype.kind == "f" and dtype is np.int16:
         num_clipped = int(np.sum((samples < LEVELS.min - 0.5) | (samples >= LEVELS.max + 0.5)))
         if num_clipped:
-            verb = "was" if num_clipped == 1 else "were"
-            warnings.warn(
-                f"{path}: {num_clipped:,} of {count(samples.size, 'sample')} {verb} louder than 16"
-                " bits hold, and clipped. `fine` keeps them.",
-                stacklevel=2,
-            )
+            clipped.append((path.name, num_clipped, samples.size))
         samples = _stored(samples, np.dtype(dtype))
     return [(samples.astype(dtype, copy=False), rate)]
 

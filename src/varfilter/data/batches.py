@@ -84,9 +84,12 @@ class RandomWindows(eqx.Module):
         keep = ragged.lengths >= self.num_rows
         if not keep.any():
             longest = max(ragged.lengths, default=0) // dataset.rows_per_step
+            fix = f"Give `num_steps` {longest}, or less."
+            if longest < 2:
+                fix = "What follows a step is what is learned: give sequences of two or more."
             raise ValueError(
                 f"`num_steps` is {num_steps}, but the longest sequence of {dataset.name!r}"
-                f" ({split}) has {count(longest, 'step')}. Give shorter windows."
+                f" ({split}) has {count(longest, 'step')}. {fix}"
             )
         if on_device and len(ragged.values) > MOST:
             raise ValueError(

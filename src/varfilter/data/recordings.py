@@ -80,13 +80,14 @@ class SoundHeader(NamedTuple):
 class FrameHeader(NamedTuple):
     """The size of the frames of a video, whether they are in colour, and how many a second has.
 
-    What is not known is None.
+    What is not known is None. `is_uneven` says that some frames are shown much longer than others.
     """
 
     width: int
     height: int
     is_coloured: bool | None
     rate: float | None = None
+    is_uneven: bool = False
 
 
 class Notes(NamedTuple):
@@ -134,6 +135,16 @@ def sound_changes(headers: Sequence[SoundHeader], rate: int) -> tuple[str, ...]:
     if mixed:
         found.append(f"{_some(len(mixed), headers)} mixed: the channels were averaged to one.")
     return tuple(found)
+
+
+def loudness_changes(clipped: Sequence[tuple[str, int, int]]) -> str:
+    """What was louder than 16 bits hold: names of files, and how many of how many samples."""
+    listed = _listed(f"{number:,} of {total:,} in {name}" for name, number, total in clipped)
+    have = "has" if len(clipped) == 1 else "have"
+    return (
+        f"{count(len(clipped), 'file')} {have} samples that are louder than 16 bits hold, and were"
+        f" clipped: {listed}. `fine` keeps them."
+    )
 
 
 def level_changes(
@@ -199,6 +210,14 @@ def frame_changes(
         found.append(
             f"The videos have {listed} frames a second, and every frame is a step: the same motion"
             " is faster in some. `frame_rate` brings them to one."
+        )
+    uneven = sum(header.is_uneven for header in headers)
+    if uneven:
+        have = "have frames that are" if uneven > 1 else "has frames that are"
+        found.append(
+            f"{uneven:,} of {count(len(headers), 'video')} {have} shown for unequal times, and"
+            " every frame is a step: the same motion is faster where they are longer. If that"
+            " matters, convert them first, as by ffmpeg -i OLD -r 25 NEW."
         )
     coloured = sum(header.is_coloured is True for header in headers)
     if coloured and not color:

@@ -64,7 +64,7 @@ def split_by_file(
             found += f" (of {len(places)} {kind}, exact copies counted once)"
         raise ValueError(
             f"`folder` must hold at least 3 {wanted}, one each for train, valid and test;"
-            f" {str(folder)!r} has {found}. Add some."
+            f" {str(folder)!r} has {found}. Add some, or cut long ones into several."
         )
     chosen = split_by_sequence(num, fractions, seed)
     split_of = {int(number): split for split in SPLITS for number in chosen[split]}

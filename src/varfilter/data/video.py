@@ -2,6 +2,7 @@
 
 import functools
 import io
+import itertools
 import math
 import re
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -24,6 +25,10 @@ VIDEOS = frozenset({".avi", ".mp4", ".mov", ".mkv", ".webm", ".mpg", ".mpeg", ".
 IMAGES = frozenset({".png", ".jpg", ".jpeg"})
 # The pixels of a frame: 8192 x 8192. Pillow warns of what has 89 million, and refuses twice that.
 MOST_PIXELS = 1 << 26
+# Frames whose times say whether a video's are even, and how many of the last are out of order.
+NUM_TIMED, MOST_REORDERED, FEWEST_TIMED = 256, 16, 4
+# How much longer or shorter than usual a frame lasts, and what share of such is no accident.
+UNEVEN, LOST = 0.4, 0.1
 
 
 class Frames(NamedTuple):
@@ -431,7 +436,11 @@ def _header(file: Path) -> FrameHeader | None:
             is_coloured = None if stream.pix_fmt is None else not stream.pix_fmt.startswith("gray")
             rate = _rate(stream)
             return FrameHeader(
-                stream.width, stream.height, is_coloured, None if rate is None else float(rate)
+                stream.width,
+                stream.height,
+                is_coloured,
+                None if rate is None else float(rate),
+                _is_uneven(container, stream),
             )
     except Exception:
         return None
@@ -446,6 +455,23 @@ def _rate(stream: Any) -> Fraction | None:
     if rate is None or not rate.numerator or not rate.denominator:
         return None
     return Fraction(int(rate.numerator), int(rate.denominator))
+
+
+def _is_uneven(container: Any, stream: Any) -> bool:
+    """Whether some of the first frames are shown much longer than others, as phones record them.
+
+    By the packets, of which nothing has to be decoded. A GIF counts hundredths of a second, so that
+    3 and 4 of them are even; and a frame that a camera has lost now and then is one in many.
+    """
+    packets = itertools.islice(container.demux(stream), NUM_TIMED)
+    times = sorted(packet.pts for packet in packets if packet.pts is not None)
+    if len(times) >= NUM_TIMED - 1:  # of the last, some that are shown before them come later
+        times = times[:-MOST_REORDERED]
+    lasts = np.diff(times)
+    if len(lasts) < FEWEST_TIMED:
+        return False
+    usual = np.median(lasts)
+    return bool(np.mean(np.abs(lasts - usual) > UNEVEN * usual) > LOST)
 
 
 def _endings(suffixes: frozenset[str]) -> str:

@@ -6,7 +6,7 @@ arrays, which need no more than the defaults, are at the end of this file.
 """
 
 from abc import ABC
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -201,6 +201,13 @@ class AbstractMedium(ABC):
 
     def numbers(self, dataset: Dataset, ragged: Ragged) -> dict[str, Any]:
         """Numbers that matter for this medium alone, of the sequences of a split."""
+        return {}
+
+    def traits(self, dataset: Dataset, recordings: Iterable[np.ndarray]) -> dict[str, float]:
+        """What recordings, in the user's units, are like to an ear, by the names of the numbers.
+
+        Nothing of what nobody listens to.
+        """
         return {}
 
     def column_kinds(self, dataset: Dataset) -> dict[str, dict[str, str]]:

@@ -1,6 +1,6 @@
 """What there is to hear and to see of data and of a run, and how much of it is shown."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -35,12 +35,14 @@ class Clip(NamedTuple):
 class Exhibit(NamedTuple):
     """Something to hear or to see, and what it is, in whole sentences.
 
-    It is a recording or a figure; `paint` makes the latter at a width in inches.
+    It is a recording, a figure or a table: `paint` makes the second at a width in inches, and
+    `traits` are the columns of the third, by their names.
     """
 
     caption: str
     clip: Clip | None = None
     paint: Callable[[float], Any] | None = None
+    traits: Mapping[str, Mapping[str, float]] | None = None
 
 
 @runtime_checkable

@@ -2,7 +2,7 @@
 
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -22,6 +22,7 @@ from varfilter.media.measures import Measure, Predictor
 from varfilter.media.reference import Reference, marginal_reference
 from varfilter.media.rows import Filtering, latent_row
 from varfilter.media.sequences import NewRecording, Source, files_in
+from varfilter.media.traits import music_traits
 
 NOTES = tuple(f"note{note}" for note in range(LOWEST, LOWEST + NUM_KEYS))
 ROLLS = frozenset({".pickle", ".pkl", ".p", ".pck", ".mat"})
@@ -233,6 +234,10 @@ class MusicMedium(AbstractMedium):
         return marginal_reference(dataset, split)._replace(
             what="each note by its frequency in training"
         )
+
+    def traits(self, dataset: Dataset, recordings: Iterable[np.ndarray]) -> dict[str, float]:
+        """How many notes there are, how long they are, and how the upper voice moves."""
+        return music_traits(recordings)
 
     def step_rows(self, dataset: Dataset, filtering: Filtering) -> Iterator[Row]:
         """`surprise`, `notes` that sounded, `expected_notes` and the probability of each note."""

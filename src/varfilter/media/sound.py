@@ -3,7 +3,7 @@
 import io
 import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -20,11 +20,13 @@ from varfilter.media.measures import Measure, Predictor
 from varfilter.media.reference import Reference, marginal_reference
 from varfilter.media.rows import restored
 from varfilter.media.sequences import Source, files_in
+from varfilter.media.traits import LIKENESS, some, sound_traits
 
 # Half a second of speech at the steps of the paper.
 NUM_DRAWN_STEPS = 40
-# Seconds of sound in a player of a report.
-NUM_SECONDS = 2.0
+# Seconds of sound in a player of a report; and sounds of as many seconds that are made up to say
+# what such are like, of which two are played.
+NUM_SECONDS, NUM_MADE, NUM_PLAYED = 2.0, 8, 2
 # A spectrum that is flatter is heard as noise: that of speech and music is below 0.1.
 NOISE = 0.5
 # Runs that have no rate on record brought every file to this one.
@@ -178,6 +180,10 @@ class SoundMedium(AbstractMedium):
             )
         ]
 
+    def traits(self, dataset: Dataset, recordings: Iterable[np.ndarray]) -> dict[str, float]:
+        """Loudness, pauses, spectrum and pitch."""
+        return sound_traits(recordings, dataset.rate or 1.0)
+
     def write(self, path: Path, dataset: Dataset, xs: np.ndarray) -> None:
         """A WAV file of 16 bits; a warning counts the samples that had to be clipped."""
         from varfilter.data.audio import write_wav
@@ -199,9 +205,9 @@ class SoundMedium(AbstractMedium):
             rows = np.asarray(dataset.split(split)[0], np.float64)
             part = loudest_part(rows, round(NUM_SECONDS * rate))
             heard[f"held out: {dataset.sequence_names(split)[0]}"] = part
-        drawn, meant = make(num_steps, 2), make(num_steps, mean=True)
-        for i, xs in enumerate(drawn, 1):
-            heard[f"made up, {i}"] = np.ravel(restored(dataset, xs))
+        made = [np.ravel(restored(dataset, xs)) for xs in make(num_steps, NUM_MADE)]
+        meant = make(num_steps, mean=True)
+        heard |= {f"made up, {i}": each for i, each in enumerate(made[:NUM_PLAYED], 1)}
         heard["made up, means of the emissions"] = np.ravel(restored(dataset, meant[0]))
         loudness = float(np.asarray(dataset.scaling.scale).mean())
         shown = Exhibit(
@@ -209,7 +215,12 @@ class SoundMedium(AbstractMedium):
             " What is made up begins with the first step of a training recording; none was chosen.",
             paint=lambda width: spectra(heard, rate, width),
         )
-        return [shown, *(_player(name, each, rate, loudness) for name, each in heard.items())]
+        traits = {
+            split: self.traits(dataset, some(dataset.split(split))),
+            f"made up ({NUM_MADE})": self.traits(dataset, made),
+        }
+        players = [_player(name, each, rate, loudness) for name, each in heard.items()]
+        return [shown, *players, Exhibit(LIKENESS, traits=traits)]
 
     def draw_dataset(self, page: Any, dataset: Dataset, shown: list[Any]) -> Figure:
         """Draw the wave and the spectrum of each sound, on common axes of seconds."""

@@ -8,6 +8,7 @@ from varfilter._text import count
 from varfilter.data.audio import write_wav
 from varfilter.data.dataset import Dataset
 from varfilter.media.exhibits import Clip, Exhibit, Maker
+from varfilter.media.traits import LIKENESS, music_traits, some
 
 RATE = 11025
 # How loud each harmonic is, and after how many seconds a note has faded to a third.
@@ -15,8 +16,9 @@ HARMONICS, FADING = (1.0, 0.5, 0.25, 0.12), 0.7
 # The rise and the fall of a note, without which it would click.
 EDGE_SECONDS = 0.01
 LOUDEST = 20_000.0
-# Steps of each song in a report.
-NUM_STEPS = 64
+# Steps of each song in a report; and songs that are made up to say what such are like, of which two
+# are played.
+NUM_STEPS, NUM_MADE, NUM_PLAYED = 64, 8, 2
 
 
 def music_exhibits(
@@ -29,12 +31,17 @@ def music_exhibits(
     if len(dataset.split(split)):
         song = np.asarray(dataset.split(split)[0][:NUM_STEPS], np.float32)
         songs[f"held out: {dataset.sequence_names(split)[0]}"] = np.nan_to_num(song)
-    songs |= {f"made up, {i}": xs for i, xs in enumerate(make(NUM_STEPS, 2), 1)}
+    made = make(NUM_STEPS, NUM_MADE)
+    songs |= {f"made up, {i}": xs for i, xs in enumerate(made[:NUM_PLAYED], 1)}
     shown = Exhibit(
         "What is made up begins with the first step of a training song; none was chosen.",
         paint=lambda width: rolls(songs, width, lowest),
     )
-    return [shown, *(_player(name, xs, seconds_per_step, lowest) for name, xs in songs.items())]
+    # Of a long song its beginning counts, as of those that are made up.
+    beginnings = (song[:NUM_STEPS] for song in some(dataset.split(split)))
+    traits = {split: music_traits(beginnings), f"made up ({NUM_MADE})": music_traits(made)}
+    players = [_player(name, xs, seconds_per_step, lowest) for name, xs in songs.items()]
+    return [shown, *players, Exhibit(LIKENESS, traits=traits)]
 
 
 def _player(name: str, roll: np.ndarray, seconds_per_step: float, lowest: int) -> Exhibit:

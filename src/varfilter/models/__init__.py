@@ -19,6 +19,7 @@ from varfilter.models.heads import (
 from varfilter.models.linear_dynamics import LinearDynamics
 from varfilter.models.linear_gaussian import LinearGaussian
 from varfilter.models.logarithmic import Logarithmic
+from varfilter.models.settled import Settled, settled
 from varfilter.models.srnn import SRNN
 from varfilter.models.svg import SVG
 from varfilter.models.vrnn import VRNN
@@ -45,7 +46,9 @@ __all__ = [
     "NormalChange",
     "NormalHead",
     "NormalImage",
+    "Settled",
     "VaryingNormalHead",
     "Widened",
+    "settled",
     "widened",
 ]

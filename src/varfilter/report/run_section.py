@@ -7,6 +7,7 @@ from typing import Any
 
 from varfilter._text import count
 from varfilter.media.exhibits import Exhibit
+from varfilter.media.traits import trait_table
 from varfilter.plots import curves
 from varfilter.plots.figures import caption
 from varfilter.plots.page import command_line, facts, illustration, player, table
@@ -55,6 +56,10 @@ def one_run(found: RunSummary, split: str, *, is_alone: bool) -> list[str]:
 
 
 def _exhibit(shown: Exhibit) -> str:
+    if shown.traits is not None:
+        rows = trait_table(shown.traits)
+        note = f'<p class="note">{html.escape(shown.caption)}</p>'
+        return table(["", *shown.traits], rows) + note
     if shown.clip is not None:
         return player(shown.clip.kind, shown.clip.content, shown.caption)
     assert shown.paint is not None

@@ -147,6 +147,9 @@ def summarize(
     }
     exhibits = medium.exhibits(dataset, split, predictor, make)
     numbers["exhibits"] = [each.caption for each in exhibits]
+    numbers["traits"] = {
+        name: dict(traits) for each in exhibits for name, traits in (each.traits or {}).items()
+    }
     return RunSummary(label, dataset, medium, numbers, drawn, alarms, fan, exhibits)
 
 

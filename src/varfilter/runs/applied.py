@@ -34,7 +34,7 @@ from varfilter.media import (
 )
 from varfilter.media.rows import Filtering, filtering_of
 from varfilter.model import AbstractModel
-from varfilter.models import widened
+from varfilter.models import settled, widened
 from varfilter.prediction import Predicted, no_steps, predict, require_levels, run_predictive
 from varfilter.runs.alarms import AlarmRule, calibrated
 from varfilter.runs.calibration import Calibration, Settings, known_calibration
@@ -198,7 +198,7 @@ class AppliedRun:
         # As a stream's own: the same each time it is asked for at this step.
         key = jax.random.fold_in(jax.random.fold_in(self.key, belief.t), 0xF0)
         own = forecast(
-            self.filter, self.model, belief, len(ahead.times), key,
+            self.filter, settled(self.model), belief, len(ahead.times), key,
             us=ahead.us, num_samples=self.num_samples, levels=self.levels,
         )  # fmt: skip
         if self.pool is None:

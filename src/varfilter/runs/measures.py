@@ -10,6 +10,7 @@ import numpy as np
 from varfilter.data.dataset import Dataset
 from varfilter.media import NewSequence
 from varfilter.media.measures import Futures, OneStep
+from varfilter.models import settled
 from varfilter.runs.alarms import held_sequences
 from varfilter.runs.applied import AppliedRun, apply_run
 from varfilter.runs.run import Run
@@ -96,7 +97,7 @@ class RunPredictor:
             after = sequence.steps(begin, begin + horizon, rows_per_step)
             belief = self.applied.last_belief(seen)
             drawn = forecast(
-                self.applied.filter, self.applied.model, belief, horizon,
+                self.applied.filter, settled(self.applied.model), belief, horizon,
                 jax.random.fold_in(self.applied.key, number),
                 us=after.us, num_samples=num_samples, observe=self.observe if mean else None,
             )  # fmt: skip

@@ -24,6 +24,7 @@ from varfilter.experiments.experiment import Experiment, as_json, differences, f
 from varfilter.filters import AbstractFilter
 from varfilter.learning import LearnerState
 from varfilter.media import AbstractMedium, load, medium_of
+from varfilter.media.traits import some
 from varfilter.model import AbstractModel
 from varfilter.runs.folder import (
     BEST,
@@ -379,6 +380,7 @@ def data_record(dataset: Dataset) -> dict[str, Any]:
         "rate": dataset.rate,
         "schema": medium_of(dataset).schema_json(dataset),
         "input_names": list(dataset.input_names),
+        "traits": medium_of(dataset).traits(dataset, some(dataset.train)),
         **training_range(dataset),
     }
 

@@ -14,7 +14,7 @@ from varfilter._arguments import require_positive
 from varfilter.filtering import FIRST
 from varfilter.media import new_sequences
 from varfilter.media.rows import objects
-from varfilter.models import Ensemble
+from varfilter.models import Ensemble, settled
 from varfilter.observation import fill_first
 from varfilter.runs.applied import AppliedRun, apply_run
 from varfilter.runs.run import Run
@@ -109,7 +109,7 @@ def _from_training_starts(
     if starts is not None:
         which = jax.random.fold_in(applied.key, WHICH)
         order = np.asarray(jax.random.permutation(which, len(starts))).tolist()
-    model = applied.model
+    model = settled(applied.model)
     # Of an ensemble, one member after the other.
     models = itertools.cycle(
         map(model.member, range(model.num_members)) if isinstance(model, Ensemble) else [model]
@@ -149,7 +149,7 @@ def _continued(
         # One after another, as above.
         for own in jax.random.split(key, num_sequences):
             drawn = forecast(
-                applied.filter, applied.model, belief, num_steps, own,
+                applied.filter, settled(applied.model), belief, num_steps, own,
                 us=ahead.us, num_samples=1, temperature=temperature, observe=observe,
             )  # fmt: skip
             xs = np.concatenate([sequence.xs, np.asarray(drawn.samples[0])])
