@@ -75,6 +75,7 @@ class TableFilter:
         calendar: Sequence[str] | Literal[False] | None = None,
         kinds: dict[str, str] | None = None,
         step: float | int | str | None = None,
+        date_order: Literal["day-first", "month-first"] | None = None,
         split: Literal["auto", "sequence", "time"] = "auto",
         choose: Callable[[TableSource], Experiment] = own_experiment,
         num_epochs: int | None = None,
@@ -84,7 +85,7 @@ class TableFilter:
         self.time: str | Literal[False] | None = time
         self.calendar: Sequence[str] | Literal[False] | None = calendar
         self.sequence, self.columns, self.inputs, self.kinds = sequence, columns, inputs, kinds
-        self.step, self.split = step, split
+        self.step, self.date_order, self.split = step, date_order, split
         self.choose, self.num_epochs, self.seed = choose, num_epochs, seed
         self.alarm_rate = alarm_rate
         self._run: Run | None = None
@@ -379,6 +380,7 @@ class TableFilter:
             "calendar": tuple(self.calendar) if self.calendar else self.calendar,
             "kinds": self.kinds,
             "step": self.step,
+            "date_order": self.date_order,
             "split": self.split,
         }
 
