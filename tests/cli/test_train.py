@@ -103,6 +103,20 @@ def test_a_folder_of_recordings_is_trained_as_the_papers_of_its_kind(tmp_path):
     assert music.published is speech.published is None
 
 
+def test_a_set_is_named_where_no_folder_is_called_like_it(tmp_path, monkeypatch):
+    from varfilter.cli.options import meant_by
+    from varfilter.data import write_midi
+
+    monkeypatch.chdir(tmp_path)
+    target = meant_by("jsb")
+    assert (target.experiment.data.source, target.is_own) == ("jsb", True)
+    assert (target.experiment.name, target.out) == ("jsb", Path("runs/jsb"))
+    assert target.experiment.published is None
+    (tmp_path / "jsb").mkdir()
+    write_midi(np.eye(8, 88), tmp_path / "jsb" / "scale.mid", seconds_per_step=0.5)
+    assert meant_by("jsb").experiment.data.source == str(tmp_path / "jsb")
+
+
 # Training.
 
 

@@ -256,10 +256,12 @@ class Target:
 
 
 def meant_by(word: str) -> Target:
-    """The target that a word names: an experiment, a file or a folder of recordings, or a run.
+    """The target that a word names: an experiment, a file or folder of recordings, a run, or a set.
 
-    A name comes first: a folder that happens to be called like an experiment is `./NAME`.
+    An experiment comes first: a folder that happens to be called like one is `./NAME`. A set of
+    `varfilter data list` comes last, and is trained as recordings of the user's own would be.
     """
+    from varfilter.data.sets.registry import CATALOGUE
     from varfilter.experiments.paper import (
         EXPERIMENTS,
         TEMPLATES,
@@ -272,6 +274,8 @@ def meant_by(word: str) -> Target:
 
     path = Path(word).expanduser()
     is_name = word in EXPERIMENTS and word not in TEMPLATES
+    if word in CATALOGUE and not is_name and not path.exists():
+        return Target(own_experiment(source_of(word)), Path("runs") / word, is_own=True)
     if is_name or not (path.exists() or path.suffix):
         return Target(experiment_named(word), Path("runs") / word)
     if is_run(path):
@@ -286,7 +290,8 @@ def meant_by(word: str) -> Target:
             " of `varfilter list`."
         )
     name = path.resolve().name if path.is_dir() else path.stem
-    return Target(own_experiment(source_of(path)), Path("runs") / name, is_own=True)
+    # Whole, so that it is not taken for the set of that name.
+    return Target(own_experiment(source_of(path.resolve())), Path("runs") / name, is_own=True)
 
 
 def overridden(target: Target, words: Sequence[str], *, prog: str = "") -> tuple[Any, TrainOptions]:

@@ -50,7 +50,8 @@ class Train(TrainOptions, Command):
     what: Annotated[
         str, tyro.conf.Positional, tyro.conf.arg(metavar="EXPERIMENT|TABLE|FOLDER|RUN", name="what")
     ]
-    """A name of `varfilter list`, a table, a folder of recordings, or the folder of a run."""
+    """A name of `varfilter list` or of `varfilter data list`, a table, a folder of recordings, or the
+    folder of a run."""
 
     @classmethod
     def main(cls, prog: str, words: Sequence[str], stopping: Stopping | None = None) -> int:
