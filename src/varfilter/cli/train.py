@@ -50,7 +50,7 @@ class Train(TrainOptions, Command):
     what: Annotated[
         str, tyro.conf.Positional, tyro.conf.arg(metavar="EXPERIMENT|TABLE|FOLDER|RUN", name="what")
     ]
-    """A name of `varfilter list` or of `varfilter data list`, a table, a folder of recordings, or the
+    """A name of `varfilter list` or `varfilter data list`, a table, a folder of recordings, or the
     folder of a run."""
 
     @classmethod
