@@ -170,7 +170,10 @@ def test_what_cannot_be_is_refused():
     refuses(read(still="log"), ValueError, "`still`", "logarithm", "{'still': 'change'}")
     crash = table()
     crash["price"][-1] = 0.0
-    refuses(lambda: read_table(crash), ValueError, "`price`", "has 0", "by proportion")
+    by_log = {"price": "log-change"}
+    refuses(lambda: read_table(crash, kinds=by_log), ValueError, "`price`", "has 0", "'change'")
+    # Where nobody asked for it, the column can be told without.
+    assert read_table(crash).schema.motions["price"] == "change"
 
 
 def test_a_record_has_the_motions_and_one_of_before_has_none():

@@ -27,12 +27,11 @@ from varfilter.data.tables.levels import Levels, levels_of, recoded, unseen_note
 from varfilter.data.tables.motion import (
     MOTIONS,
     Motion,
-    MotionForm,
     is_motion,
     transform_of,
     usual_motion,
 )
-from varfilter.data.tables.positive import LONG_TAIL, positive_motion
+from varfilter.data.tables.positive import positive_motion
 from varfilter.data.tables.season import seasonal_motion
 from varfilter.data.tables.steps import Steps
 
@@ -161,34 +160,32 @@ def motions_of(
     return found
 
 
-def require_positive(
+def without_logarithms(
     rows: Rows, names: tuple[str, ...], motions: dict[str, Motion], given: dict[str, str]
-) -> None:
-    """Refuse a value that has no logarithm in a column that is told by it."""
+) -> dict[str, Motion]:
+    """The motions of columns that can have them: a value of 0 or below has no logarithm.
+
+    Where the training rows alone asked for one, a later such value says that the column is not of
+    the kind that has them, and it is told without; where it was given, the value is refused.
+    """
+    found = dict(motions)
     for name, column in zip(names, rows.values.T, strict=True):
         word = motions[name].word
         bad = np.flatnonzero(column <= 0) if word.startswith("log") else np.zeros(0, np.int64)
-        if bad.size:
-            why = "" if name in given else f" ({_why_by_logarithm(motions[name])})"
-            fix = "Correct it, or give" if name in given else "Give"
-            # Of a season the logarithm alone is in the way.
-            other = "change" if word == "log" else word.removeprefix("log-")
-            if name not in given and word == "log":
-                other = "level"
+        if not bad.size:
+            continue
+        # Of a season the logarithm alone is in the way.
+        other = "level" if word == "log" else word.removeprefix("log-")
+        value = f"{column[bad[0]]:g}{rows.at(int(bad[0]))}"
+        if name in given:
+            other = "change" if word == "log" else other
             raise ValueError(
-                f"Column `{name}` is predicted by its logarithm{why}, but has"
-                f" {column[bad[0]]:g}{rows.at(int(bad[0]))}. {fix} `kinds={{{name!r}: '{other}'}}`."
+                f"Column `{name}` is predicted by its logarithm, but has {value}. Correct it, or"
+                f" give `kinds={{{name!r}: '{other}'}}`."
             )
-
-
-def _why_by_logarithm(motion: Motion) -> str:
-    """Why the training rows gave a column its motion, as a part of a sentence."""
-    season = MotionForm.of(motion.word).season
-    if season is not None:
-        return f"its season of {season} steps grows with it in the training rows"
-    if motion.reason.startswith(LONG_TAIL):
-        return LONG_TAIL
-    return "it grows by proportion in the training rows"
+        why = "it would be by its logarithm, but has"
+        found[name] = Motion(other, f"{why} {value}")
+    return found
 
 
 def refined_kinds(

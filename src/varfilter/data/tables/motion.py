@@ -183,17 +183,18 @@ def _centre_and_spread(
 
 
 def motion_notes(motions: Mapping[str, Motion]) -> list[str]:
-    """Sentences on the columns that a model does not see as they are, and why."""
+    """Sentences on the columns that a model does not see as they are, or no longer, and why."""
     groups: dict[Motion, list[str]] = {}
     for name, motion in motions.items():
-        if motion.word != "level":
+        if motion.word != "level" or motion.reason:
             groups.setdefault(motion, []).append(name)
     notes = []
     for motion, names in groups.items():
         listed = ", ".join(f"'{name}'" for name in names)
         each = "Column" if len(names) == 1 else "Each of"
         why = f": {motion.reason}. For another, give `kinds`" if motion.reason else ", as asked for"
-        word = f", such as {names[0]}=level" if motion.reason else ""
+        other = "change" if motion.word == "level" else "level"
+        word = f", such as {names[0]}={other}" if motion.reason else ""
         notes.append(f"{each} {listed} is predicted by {in_words(motion.word)}{why}{word}.")
     return notes
 

@@ -15,8 +15,8 @@ from varfilter.data.tables.choice import (
     kinds_of,
     motions_of,
     refined_kinds,
-    require_positive,
     with_levels,
+    without_logarithms,
 )
 from varfilter.data.tables.columns import require_resolved
 from varfilter.data.tables.constants import without_constants
@@ -139,7 +139,7 @@ def read_table(
 
     Kinds, scales and steps come from the training rows alone; a later row that contradicts
     them is an error, never a reason to choose otherwise. Only whether a column holds numbers
-    at all, or text, is decided by all rows.
+    at all, or text, and whether it can have a logarithm, is decided by all rows.
     """
     require_split(split, fractions)
     if isinstance(columns, str):
@@ -234,7 +234,7 @@ def read_table(
         [] if is_by_rows or calendar is False else lengths,
         goes_on=goes_on,
     )
-    require_positive(rows, names, motions, given_motions)
+    motions = without_logarithms(rows, names, motions, given_motions)
     words = {name: motion.word for name, motion in motions.items() if motion.word != "level"}
     refined = refined_kinds(kinds_by_name, words, split_rows["train"], given_kinds)
     kinds_by_name = {name: kind.word for name, kind in refined.items()}
