@@ -267,6 +267,10 @@ def test_a_long_table_at_the_prompt(tmp_path):
     (tmp_path / "long.csv").write_text("\n".join(["t,what,value", *rows]) + "\n")
     _, out, _ = command("data", "check", tmp_path / "long.csv", "--long", "what", "value", "--json")
     assert list(json.loads(out)["columns"]) == ["cold", "warm"]
+    # As columns are typed elsewhere, with commas.
+    code, _, err = command("data", "check", tmp_path / "long.csv", "--long", "what,value")
+    assert code == 2
+    assert err == "`--long` takes 2 words, with spaces between; got 'what,value'.\n"
 
 
 def test_warnings_and_numbers_are_plain(own, tmp_path):
@@ -284,6 +288,12 @@ def test_warnings_and_numbers_are_plain(own, tmp_path):
     out = command("data", "check", tmp_path / "long.npy")[1]
     assert "80000" in out
     assert "e+" not in out
+    # So many digits have no room beside others, and would be folded.
+    sales = {f"s{i}": 1e12 + 1e10 * np.random.default_rng(i).normal(size=60) for i in range(5)}
+    np.savez(tmp_path / "sales.npz", **sales)
+    rows = command("data", "check", tmp_path / "sales.npz")[1].splitlines()
+    whole = re.compile(r"│ s\d .*e\+1[12] .*e\+1[12] .*e\+1[12] ")
+    assert sum(bool(whole.match(row)) for row in rows) == 5
 
 
 def test_a_set_without_a_whole_step_and_one_without_memory(own, monkeypatch):

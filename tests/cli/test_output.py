@@ -6,6 +6,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,9 +14,10 @@ from commands import PROGRAM, command, refuse, succeed
 from servers import raw_server
 from songs import LAST
 from varfilter._text import count, in_options, pasteable, printable
+from varfilter.cli.comparison import tell_what_comes
 from varfilter.cli.options import meant_by, overridden
 from varfilter.cli.overview import overview
-from varfilter.media import load
+from varfilter.media import MEDIA, load
 from varfilter.runs.plan import plan_run
 from varfilter.runs.run import Run
 
@@ -31,6 +33,15 @@ def test_text_is_made_visible():
     shown = printable(f"a{HARMFUL}b\udc80")
     assert shown == r"a\x1b[2J\x07\u202e\r\n\x9b31m\u2028\x7fb\udc80"
     assert shown.isprintable()
+
+
+def test_a_table_says_that_more_than_training_comes(capsys):
+    for medium in ("table", "music"):
+        tell_what_comes(SimpleNamespace(medium=MEDIA[medium]))
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "alarms" in said
+    assert "as long as a short training" in said
 
 
 def test_one_of_a_thing_is_no_plural():

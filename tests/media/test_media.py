@@ -4,6 +4,7 @@ import csv
 import datetime as dt
 import json
 import os
+import warnings
 
 import jax
 import jax.numpy as jnp
@@ -461,6 +462,11 @@ def test_counts_are_whole_where_they_are_but_for_rounding():
     # What lies between two counts, as a mean does, stays there; and so does what is no count.
     np.testing.assert_allclose(found[5], 5.29, rtol=1e-6)
     assert (found[:5, 1] != counts[:5]).any()
+    # After an absurd reading more may be expected than there are numbers, without a word of NumPy.
+    with warnings.catch_warnings(action="error"):
+        found = restored(dataset, np.array([[np.inf, 3e38], [-np.inf, np.nan]], np.float32))
+    assert found[:, 0].tolist() == [np.inf, -np.inf]
+    assert found[0, 1] == np.inf
 
 
 def test_media_and_readers_agree_on_the_endings_of_files():

@@ -76,6 +76,19 @@ def test_a_fall_of_a_millionth_does_not_fill_the_picture():
     assert spans(learning_curves({"a": lines(np.linspace(9.0, 7.0, 20).tolist())}, WIDE)) < 2.5
 
 
+def test_a_norm_that_hardly_changes_is_not_on_the_edge():
+    """Its axis begins at zero, and the room above it was that of its changes."""
+    some = lines(np.linspace(9.0, 7.0, 20).tolist())
+    for i, line in enumerate(some):
+        line["train"]["theta_gradient_norm"] = 2.25 + 1e-4 * i
+    figure = learning_curves({"a": some}, WIDE)
+    titles = [each.get_title(loc="left") for each in figure.axes]
+    axis = figure.axes[titles.index("norm of the gradient, model")]
+    low, high = axis.get_ylim()
+    assert low == 0.0
+    assert high >= 1.04 * 2.25
+
+
 def test_an_axis_spans_the_noise_of_what_it_shows():
     values = np.linspace(7.01, 7.0, 20).tolist()
     noisy = lines(values)

@@ -41,9 +41,23 @@ def test_each_event_is_drawn_and_the_rarest_are_open(num_events, num_left):
     causes = [page.index(f">x: {n}</td>") for n in range(num_events)]
     assert causes == sorted(causes)  # of the same p-value the more surprising first
     assert f"{num_events} alarms in 900 steps of test" in page
+    # Not "500 steps of valid", which had fewer: the last training steps are among them.
+    assert (
+        "of healthy steps, 9 would raise one. Calibrated on 500 steps, those of valid and" in page
+    )
     assert page.count("<figure>") == num_drawn
     assert all(f"a, 20: x: {n}." in page for n in range(num_drawn))
     opened = "".join(part for part in parts if not part.startswith("<details>"))
     assert opened.count("<figure>") == MOST_OPEN
     said = "Drawn are the 11 rarest of 13 events; 2 more are not."
     assert (said in page) == (num_left > 0)
+
+
+def test_what_would_be_is_not_rounded_to_nothing():
+    dataset = read_table({"x": np.random.default_rng(9).normal(size=100)})
+    numbers = {
+        "split": "test", "rate": 0.001, "num_steps": 39, "num_calibrated": 358,
+        "num_events": 0, "listed": [],
+    }  # fmt: skip
+    page = "".join(alarm_parts(SplitAlarms(numbers, []), medium_of(dataset), dataset))
+    assert "of healthy steps, 0.039 would raise one" in page

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from varfilter._text import count, printable, say
+from varfilter._text import count, printable, say, tell
 
 # A terminal that is no wider shows every line whole.
 WIDTH = 80
@@ -50,6 +50,16 @@ def say_comparison(found: Mapping[str, Any]) -> None:
         console.print(printable(note), markup=False)
 
 
+def tell_what_comes(run: Any) -> None:
+    """Say that a table is not done with training, of which alone it was said how long it takes."""
+    if run.medium.has_column_references:
+        tell(
+            "Now what alarms are set by, the references, and what these weigh in forecasts:"
+            " programs to compile, and the validation part many times over. That may take as long"
+            " as a short training; Ctrl-C loses nothing that was learned."
+        )
+
+
 def say_alarms(run: Any, healthy: Any) -> None:
     """Print what the alarms of a run are set by, or that it will have none."""
     from varfilter.runs.calibration import FEWEST_VALUES
@@ -58,7 +68,10 @@ def say_alarms(run: Any, healthy: Any) -> None:
         return
     if healthy is not None:
         steps = healthy.num_steps
-        say(f"alarms: by {steps:,} validated steps; rates below {1 / steps:.2g} are extrapolated")
+        say(
+            f"alarms: by {steps:,} steps, the validated and the last training ones; rates below"
+            f" {1 / steps:.2g} are extrapolated"
+        )
         return
     say(
         f"alarms: none, since fewer than {FEWEST_VALUES} steps of the validation part were"

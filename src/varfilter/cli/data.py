@@ -432,8 +432,9 @@ def _short(cell: Any) -> str:
         return "-".join(map(_short, cell))
     if not isinstance(cell, float):
         return str(cell)
-    # Not 8e+04: beside whole numbers, one looks like them.
-    return f"{cell:.0f}" if 1e4 <= abs(cell) < 1e15 else f"{cell:.4g}"
+    # Not 8e+04: beside whole numbers, one looks like them. But a line has no room for the twelve
+    # digits of a larger one, which would be folded and read as two.
+    return f"{cell:.0f}" if 1e4 <= abs(cell) < 1e8 else f"{cell:.4g}"
 
 
 def _print_table(header: list[str], rows: list[list[str]]) -> None:

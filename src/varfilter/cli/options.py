@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import os
+import re
 import typing
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -66,12 +67,31 @@ def parsed_words(
         with redirect_stderr(said):
             return tyro.cli(kind, prog=prog, args=words, **more)
     except SystemExit:
-        for line in said.getvalue().splitlines():
-            text = line.strip("│").rstrip().removeprefix(" ")
-            # The lines between, and the one that holds the title.
-            if text.strip("─") and not text.startswith(("╭", "╰")):
-                tell(in_options(text, flags()))
+        lines = [
+            line.strip("│").rstrip().removeprefix(" ") for line in said.getvalue().splitlines()
+        ]
+        # Without the lines between, and the one that holds the title.
+        lines = [text for text in lines if text.strip("─") and not text.startswith(("╭", "╰"))]
+        lines = _of_several_words(" ".join(map(str.strip, lines))) or lines
+        tell(*(in_options(text, flags()) for text in lines))
         raise
+
+
+# What the parser says where an option of several words has another number of them: all forms that
+# it might have had, in its own notation.
+_WRONG_WORDS = re.compile(
+    r"Error parsing (--\S+): no type matching .*? could be instantiated from \[(.*?)\]\."
+)
+_WANTED_WORDS = re.compile(r"did not match expected argument count (\d+)")
+
+
+def _of_several_words(said: str) -> list[str]:
+    """What the parser says, if an option takes several words and has others; else nothing."""
+    found = _WRONG_WORDS.search(said)
+    wanted = max(map(int, _WANTED_WORDS.findall(said)), default=0)
+    if found is None or wanted < 2:
+        return []
+    return [f"`{found[1]}` takes {wanted} words, with spaces between; got {found[2] or 'none'}."]
 
 
 def flags_of(options: Iterable[Option], words: Collection[str] = ()) -> dict[str, str]:
@@ -217,7 +237,8 @@ class TrainOptions:
     """All randomness comes from this number: the same seed gives the same run."""
 
     num_members: Number = 1
-    """Models that are learned side by side, each from its own start, and that predict together."""
+    """Models that are learned side by side, each from its own start, and that predict together; of
+    a table 2, unless you say otherwise."""
 
     seeds: Annotated[int | None, named("N")] = None
     """Train so many runs in one program, with the seeds from --seed on; each has a folder of its

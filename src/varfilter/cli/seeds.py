@@ -156,7 +156,7 @@ def _print_end(
     stopped: dict[int, Stopped],
     options: TrainOptions,
 ) -> None:
-    from varfilter.cli.comparison import say_alarms, say_comparison
+    from varfilter.cli.comparison import say_alarms, say_comparison, tell_what_comes
     from varfilter.runs.applied import calibrate_run
     from varfilter.runs.comparison import remember_comparisons
 
@@ -170,6 +170,8 @@ def _print_end(
             (f"{len(best)} seeds", f"best validation: {_mean_and_spread(best)} nats per step")
         )
     say_labelled(lines, sys.stdout)
+    if not options.quiet:
+        tell_what_comes(runs[0])
     # Now, since the data are at hand: the folders may go where they are not.
     healthy = [calibrate_run(run, dataset) for run in runs]
     say_alarms(runs[0], healthy[0])

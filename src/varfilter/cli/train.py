@@ -194,7 +194,7 @@ def _left(run: Any) -> str:
 
 
 def _print_end(run: Any, dataset: Any, stopped: Any, options: TrainOptions) -> None:
-    from varfilter.cli.comparison import say_alarms, say_comparison
+    from varfilter.cli.comparison import say_alarms, say_comparison, tell_what_comes
     from varfilter.cli.progress import best_score
     from varfilter.runs.applied import calibrate_run
     from varfilter.runs.comparison import remember_comparison
@@ -206,6 +206,8 @@ def _print_end(run: Any, dataset: Any, stopped: Any, options: TrainOptions) -> N
         f"run: {run.folder}",
         *best_score(run, stopped.best),
     )
+    if not options.quiet:
+        tell_what_comes(run)
     # Now, since the data are at hand: the folder may go where they are not.
     healthy = calibrate_run(run, dataset)
     say_alarms(run, healthy)

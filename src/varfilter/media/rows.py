@@ -305,17 +305,19 @@ def quantile_name(level: float) -> str:
 def restored(dataset: Dataset, xs: Any) -> np.ndarray:
     """x * scale + offset: values in the user's units, of the precision of `xs`.
 
-    What is a whole count but for rounding is one: 0, not -7e-8.
+    What is a whole count but for rounding is one: 0, not -7e-8. After an absurd reading a value may
+    be larger than its precision has numbers; it is infinite then, of which nothing need be said.
     """
     xs = np.asarray(xs)
     xs = xs if xs.dtype.kind == "f" else xs.astype(np.float32)
     values = dataset.scaling.restore(xs.astype(np.float64))
-    if isinstance(dataset.family, tuple):
-        is_count = np.array([family.width is not None for family in dataset.family])
-        whole = np.rint(values) + 0.0  # -0 is 0
-        is_close = np.abs(values - whole) < NEARLY_WHOLE
-        values = np.where(is_close & is_count, whole, values)
-    return values.astype(xs.dtype)
+    with np.errstate(invalid="ignore", over="ignore"):
+        if isinstance(dataset.family, tuple):
+            is_count = np.array([family.width is not None for family in dataset.family])
+            whole = np.rint(values) + 0.0  # -0 is 0
+            is_close = np.abs(values - whole) < NEARLY_WHOLE
+            values = np.where(is_close & is_count, whole, values)
+        return values.astype(xs.dtype)
 
 
 def restored_std(dataset: Dataset, variances: Any) -> np.ndarray:

@@ -76,7 +76,9 @@ def learning_curves(runs: Mapping[str, Lines], width: float) -> Figure:
             axis.set_ylim(-0.05, 1.1)
         elif not _logarithmic(axis):
             if path[-1] in FROM_ZERO:
-                axis.set_ylim(bottom=min(0.0, axis.get_ylim()[0]))
+                low, high = axis.get_ylim()
+                # What hardly changes would lie on the upper edge: the room was for its changes.
+                axis.set_ylim(min(0.0, low), max(high, 1.05 * axis.dataLim.ymax))
             _widen(axis)
         title(axis, name)
         y_label(

@@ -97,8 +97,8 @@ def alarm_parts(found: SplitAlarms, medium: AbstractMedium, dataset: Dataset) ->
     lead = (
         f"{count(len(listed), 'alarm')} in {count(numbers['num_steps'], 'step')} of"
         f" {numbers['split']}, at a rate of {rate:g}: of healthy steps,"
-        f" {rate * numbers['num_steps']:.1f} would raise one. Calibrated on"
-        f" {count(numbers['num_calibrated'], 'step')} of valid."
+        f" {rate * numbers['num_steps']:.2g} would raise one. Calibrated on"
+        f" {count(numbers['num_calibrated'], 'step')}, those of valid and the last of train."
     )
     parts = [f"<p>{html.escape(lead)}</p>"]
     pictures = []

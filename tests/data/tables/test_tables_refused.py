@@ -116,6 +116,12 @@ def test_refusals_of_columns(tmp_path):
     refuses(lambda: read_table(huge), ValueError, "`x0`", "infinite", "row 1")
     drift = {"f": 5e7 + np.random.default_rng(0).normal(size=50)}
     refuses(lambda: read_table(drift), ValueError, "`f`", "Subtract 49999999.94 ", "4 apart")
+    faint = {"f": 1e-300 * np.random.default_rng(0).normal(size=50)}
+    refuses(lambda: read_table(faint), ValueError, "`f`", "too small for 32-bit", "smaller unit")
+    refuses(
+        lambda: read_table({"a": np.arange(50.0), "b": np.arange(50.0)}, inputs=["a", "b"]),
+        ValueError, "`inputs`", "'a', 'b'", "Leave out",
+    )  # fmt: skip
     large = {"c": np.full(60, 123456789.0), "x": np.arange(60.0)}
     refuses(
         lambda: read_table(large, columns=["c", "x"]),
@@ -180,6 +186,28 @@ def test_refusals_of_times(tmp_path):
     refuses(lambda: read_table(numbers, step=1), ValueError, "`step`", "`time`")
     single = {"t": numbers, "run": numbers, "x": numbers}
     refuses(lambda: read_table(single, sequence="run"), ValueError, "`step`", "two times")
+
+
+def test_times_that_repeat_say_which_names_tell_them_apart():
+    times = np.tile(HOURS[:20], 6)
+    table = {
+        "when": times,
+        "machine": np.repeat(["m1", "m2", "m3"], 40),
+        "sensor": np.tile(np.repeat(["warm", "flow"], 20), 3),
+        "row": np.arange(120),
+        "x": np.random.default_rng(0).normal(size=120),
+    }
+    less = {name: table[name] for name in ("when", "sensor", "row", "x")}
+    long = {"long": ("sensor", "x")}
+    for source, options, words in (
+        (table, {}, ("6 times", "names in 'machine' and 'sensor' each time comes once.")),
+        (table, {"sequence": "machine"}, ("2 times", "names in 'sensor' each time comes once.")),
+        (table, long, ("3 times", "names in 'machine' each time comes once.")),
+    ):
+        refuses(lambda a=source, b=options: read_table(a, **b), ValueError, *words)
+    with pytest.raises(ValueError, match=r"keep the last values of each time\.$"):
+        read_table(less)  # of which no names do
+    assert read_table(table, **long, sequence="machine").columns == ("flow", "warm")
 
 
 def test_refusals_of_long_splits_and_new_tables(tmp_path):

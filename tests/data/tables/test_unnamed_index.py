@@ -51,6 +51,7 @@ INDICES = {
     "uneven floats": pd.Index(np.cumsum(np.r_[0.5, np.tile([1.0, 1.0, 2.5], 15), 1.0, 1.0])),
     "tens": pd.Index(np.arange(48) * 10.0),
     "durations": pd.timedelta_range(0, periods=48, freq="90s"),
+    "seconds": pd.timedelta_range(0, periods=48, freq="s"),
     "days": pd.timedelta_range(0, periods=48, freq="D"),
 }
 

@@ -57,6 +57,8 @@ def has_comma_number(text: str) -> bool:
 
 
 MISSING = ("", "na", "n/a", "#n/a", "nan", "null", "none", "?", "-")
+# What is said of a column of these.
+DURATIONS = "holds durations, read as seconds"
 # All whole numbers up to here are 32-bit numbers.
 WHOLE = 2**24
 
@@ -232,6 +234,11 @@ def require_resolved(name: str, kind: str, training: np.ndarray) -> None:
             f" {float(np.float32(present[0])):.17g}. Subtract {present[0]:.17g} from it first, or"
             " leave it out by naming the others in `columns`."
         )
+    if not constant and largest < float(np.finfo(np.float32).tiny):
+        raise ValueError(
+            f"Column `{name}` has no value beyond {largest:.3g}, too small for 32-bit numbers. Give"
+            " it in a smaller unit."
+        )
     if kind not in ("binary", "categorical") and not constant and coarse > 0.01 * spread:
         raise ValueError(
             f"Column `{name}` varies by only {spread:.3g} around {centre:.10g}; 32-bit numbers"
@@ -287,7 +294,7 @@ def _as_written(items: list[Any], present: list[str]) -> Column | None:
         return Column(np.array(values, np.float64), "number", ("has commas between thousands",))
     if all(DURATION.fullmatch(text) for text in present):
         values = [math.nan if item is None else _seconds(item) for item in items]
-        return Column(np.array(values), "number", ("holds durations, read as seconds",))
+        return Column(np.array(values), "number", (DURATIONS,))
     dates = written_dates(present)
     if dates is None:
         return None

@@ -16,7 +16,7 @@ import numpy as np
 from varfilter._arguments import kind, require_library
 from varfilter.data.arrays import read_array, read_arrays
 from varfilter.data.limits import require_size
-from varfilter.data.tables.columns import Column, column_of
+from varfilter.data.tables.columns import DURATIONS, Column, column_of
 from varfilter.data.tables.levels import names_of, natural
 from varfilter.data.tables.text import PER_COLUMN, read_text, require_different
 from varfilter.data.tables.zones import zone_of
@@ -362,7 +362,7 @@ def _from_vector(array: np.ndarray) -> Column:
 
 
 def _from_seconds(durations: np.ndarray) -> Column:
-    return Column(durations / np.timedelta64(1, "s"), "number")
+    return Column(durations / np.timedelta64(1, "s"), "number", (DURATIONS,))
 
 
 def _plain_array(values: Any) -> np.ndarray:

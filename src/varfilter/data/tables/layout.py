@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +19,8 @@ from varfilter.data.tables.grid import Clock
 from varfilter.data.tables.times import WITHOUT_NAME, clock_named, find_clock, under_own_name
 
 SEQUENCE_NAMES = ("sequence", "series", "run", "episode", "trial", "session")
+# Columns that are looked through for an error to say which of them tell rows apart.
+MOST_TRIED = 12
 
 
 @dataclass(frozen=True)
@@ -198,6 +201,11 @@ def chosen(
             left_out[name] = found
     if wanted is not None:
         left_out = {n: "not named in `columns`" for n in candidates if n not in values}
+    if not values and inputs and not candidates:
+        raise ValueError(
+            "`inputs` names all columns of numbers, and leaves none to observe:"
+            f" {', '.join(map(repr, inputs))}. Leave out of it what is to be predicted."
+        )
     if not values:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in list(left_out.items())[:6])
         raise ValueError(
@@ -269,8 +277,32 @@ def require_distinct(columns: Columns, layout: Layout) -> None:
             f"`time` is column `{layout.clock.column}`, in which the same time occurs"
             f" {len(order) / num_distinct:.3g} times on average. Name the column that tells"
             " sequences apart in `sequence`, or those of variable and value in `long`; or give"
-            " `step` to keep the last values of each time."
+            f" `step` to keep the last values of each time.{_telling_apart(columns, layout)}"
         )
+
+
+def _telling_apart(columns: Columns, layout: Layout) -> str:
+    """Which column of names, or which two, tell the rows of each time apart, in words."""
+    num_rows = len(next(iter(columns.values())))
+    codes = {}
+    for name, column in list(columns.items())[:MOST_TRIED]:
+        is_named = column.form in ("text", "level") or column.is_whole
+        if name in layout.reserved or not is_named:
+            continue
+        with suppress(ValueError):  # a row without a name
+            found, names = groups("sequence", name, column)
+            # One that is another in each row, or nearly, tells everything apart.
+            if 1 < len(names) <= num_rows / 2:
+                codes[name] = found
+    stamps = list(_keys(columns, layout))
+    if layout.long:
+        stamps.append(groups("long", layout.long[0], columns[layout.long[0]])[0])
+    for names in (*itertools.combinations(codes, 1), *itertools.combinations(codes, 2)):
+        keys = np.stack([*stamps, *(codes[name] for name in names)], axis=1)
+        if len(np.unique(keys, axis=0)) == num_rows:
+            together = " and ".join(map(repr, names))
+            return f" With the names in {together} each time comes once."
+    return ""
 
 
 def _keys(columns: Columns, layout: Layout) -> tuple[np.ndarray, np.ndarray]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from varfilter.data.tables.columns import Column, groups
+from varfilter.data.tables.columns import DURATIONS, Column, groups
 from varfilter.data.tables.dates import DIGITS, ORDERS, are_numbered, dates_in, dates_of_digits
 from varfilter.data.tables.files import Columns, only_counts
 from varfilter.data.tables.grid import Clock, clock_of
@@ -169,7 +169,8 @@ def _unnamed_index(columns: Columns, free: Sequence[str], sequence: str | None) 
     column = columns[name]
     if name not in WITHOUT_NAME or name not in free or column.form != "number":
         return None
-    if column.is_whole or only_counts(column.values) or not np.isfinite(column.values).all():
+    counts = only_counts(column.values) and DURATIONS not in column.notes  # seconds are a time
+    if column.is_whole or counts or not np.isfinite(column.values).all():
         return None
     codes = np.zeros(len(column), np.int64)
     if sequence is not None:
