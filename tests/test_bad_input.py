@@ -152,6 +152,25 @@ DRIVERS = {
     "no samples": (lambda: forecast(num_samples=0), ValueError, "`num_samples`", "0"),
     "forecast with a seed": (lambda: forecast(key=0), TypeError, "`key`"),
     "forecast from a number": (lambda: forecast(belief=3), TypeError, "`belief`", "`3`"),
+    "forecast of the word": (
+        lambda: forecast(observe="mean"), TypeError, "`observe`", "a function", "`'mean'`",
+    ),
+    "forecast of one element": (
+        lambda: forecast(observe=lambda emission: emission.mean[0]),
+        TypeError, "`observe`", "(3,)", "`LinearGaussian`", "`float32[]`",
+    ),
+    "generate flags": (
+        lambda: vf.generate(linear(), 2, KEY, observe=lambda emission: emission.mean > 0),
+        TypeError, "`observe`", "floats", "`bool[3]`",
+    ),
+    "generate the distribution": (
+        lambda: vf.generate(linear(), 2, KEY, observe=lambda emission: emission),
+        TypeError, "`observe`", "`Gaussian`",
+    ),
+    "generate what there is not": (
+        lambda: vf.generate(linear(), 2, KEY, observe=lambda emission: emission.median),
+        TypeError, "`observe`", "failed", "`Gaussian`", "median",
+    ),
     "generate nothing": (lambda: vf.generate(linear(), 0, KEY), ValueError, "`num_steps`", "0"),
     "generate from nothing": (lambda: vf.generate(3, 2, KEY), TypeError, "`model`", "`3`"),
     "generate after another x0": (

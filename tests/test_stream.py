@@ -314,6 +314,26 @@ def test_a_large_model_is_no_part_of_the_program(name, monkeypatch):
     assert_same_bits(push_all(large, XS[:4]), small)
 
 
+def test_a_model_may_hold_a_key(tmp_path):
+    """Such as that of random features: it is an array that no program can hold as a constant."""
+
+    class Featured(Counting):
+        key: jax.Array
+
+        def emission(self, state, z):
+            return vf.Normal(z + jax.random.normal(self.key, z.shape), jnp.zeros(2))
+
+    filter, model = particles(), Featured([], jax.random.key(5))
+    xs = np.float32([[0.1, 0.2], [0.3, np.nan], [0.5, 0.6]])
+    _, whole = vf.run(filter, model, xs, KEY)
+    stream = Stream(filter, model, KEY)
+    pushed = push_all(stream, xs[:2])
+    stream.save(tmp_path / "featured.stream")
+    pushed.append(Stream.restore(tmp_path / "featured.stream", filter, model).push(xs[2]))
+    # Rounding of float32: what depends on the key alone is computed before the loop of `run`.
+    np.testing.assert_allclose([each.bound for each in pushed], whole.bound, rtol=1e-5)
+
+
 def test_memory_is_flat():
     stream = Stream(particles(), deep_markov(), KEY)
     xs = np.asarray(observations(MODEL, 50))
