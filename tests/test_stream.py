@@ -1,6 +1,8 @@
 """A stream gives the numbers of `run`, and a refused observation costs it nothing."""
 
+import copy
 import gc
+import pickle
 import tracemalloc
 from pathlib import Path
 
@@ -261,6 +263,16 @@ def test_one_belief_moves_to_another_stream(fresh):
     other.belief = belief
     assert other.t == 3
     assert_same_bits(other.push(XS[3]), expected)
+
+
+def test_a_copy_goes_on_by_itself_and_a_pickle_is_refused(fresh):
+    push_all(fresh, XS[:2])
+    assert repr(fresh) == "Stream(VariationalFilter, DeepMarkov, t=2)"
+    for other in (copy.copy(fresh), copy.deepcopy(fresh)):
+        after = push_all(other, XS[2:4])
+        assert (other.t, fresh.t) == (4, 2)
+    assert_same_bits(push_all(fresh, XS[2:4]), after)
+    refuses(lambda: pickle.dumps(fresh), TypeError, "`Stream`", "`save`", "`Stream.restore`")
 
 
 class Counting(vf.AbstractModel):
