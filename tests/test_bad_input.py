@@ -10,6 +10,7 @@ import pytest
 import varfilter as vf
 from refusals import refuses
 from varfilter import LinearGaussian, VariationalFilter
+from varfilter.data import RandomWindows
 from varfilter.inference import Exact, LSTMPosterior, MLPPosterior
 from worlds import KEY, assert_same_bits, deep_markov, linear_gaussian_parameters
 
@@ -53,6 +54,11 @@ def mlp(model, **options):
 def forecast(horizon=2, belief=None, key=KEY, **options):
     belief = vf.start(FILTER, linear()) if belief is None else belief
     return vf.forecast(FILTER, linear(), belief, horizon, key, **options)
+
+
+def fit(windows):
+    learner = vf.EndToEnd(theta=None, phi=None)
+    return vf.fit(learner, learner.init(linear(), FILTER), windows, KEY, num_updates=1)
 
 
 OBSERVATIONS = {
@@ -170,6 +176,16 @@ DRIVERS = {
     "generate what there is not": (
         lambda: vf.generate(linear(), 2, KEY, observe=lambda emission: emission.median),
         TypeError, "`observe`", "failed", "`Gaussian`", "median",
+    ),
+    "evaluate an array": (
+        lambda: vf.evaluate(FILTER, linear(), XS[None], KEY),
+        TypeError, "`dataset`", "`float32[1, 4, 3]`", "`varfilter.load(path)`", "Ragged.of",
+    ),
+    "windows of an array": (
+        lambda: RandomWindows(XS[None], 2, 2), TypeError, "`dataset`", "`float32[1, 4, 3]`",
+    ),
+    "fit to an array": (
+        lambda: next(fit(XS[None])), TypeError, "`windows`", "`RandomWindows`", "learner.update",
     ),
     "generate nothing": (lambda: vf.generate(linear(), 0, KEY), ValueError, "`num_steps`", "0"),
     "generate from nothing": (lambda: vf.generate(3, 2, KEY), TypeError, "`model`", "`3`"),
