@@ -10,6 +10,7 @@ import pytest
 import varfilter as vf
 from refusals import refuses
 from varfilter import LinearGaussian, VariationalFilter
+from varfilter.data import RandomWindows
 from varfilter.inference import Exact, LSTMPosterior, MLPPosterior
 from worlds import KEY, assert_same_bits, deep_markov, linear_gaussian_parameters
 
@@ -53,6 +54,11 @@ def mlp(model, **options):
 def forecast(horizon=2, belief=None, key=KEY, **options):
     belief = vf.start(FILTER, linear()) if belief is None else belief
     return vf.forecast(FILTER, linear(), belief, horizon, key, **options)
+
+
+def fit(windows):
+    learner = vf.EndToEnd(theta=None, phi=None)
+    return vf.fit(learner, learner.init(linear(), FILTER), windows, KEY, num_updates=1)
 
 
 OBSERVATIONS = {
@@ -152,6 +158,35 @@ DRIVERS = {
     "no samples": (lambda: forecast(num_samples=0), ValueError, "`num_samples`", "0"),
     "forecast with a seed": (lambda: forecast(key=0), TypeError, "`key`"),
     "forecast from a number": (lambda: forecast(belief=3), TypeError, "`belief`", "`3`"),
+    "forecast of the word": (
+        lambda: forecast(observe="mean"), TypeError, "`observe`", "a function", "`'mean'`",
+    ),
+    "forecast of one element": (
+        lambda: forecast(observe=lambda emission: emission.mean[0]),
+        TypeError, "`observe`", "(3,)", "`LinearGaussian`", "`float32[]`",
+    ),
+    "generate flags": (
+        lambda: vf.generate(linear(), 2, KEY, observe=lambda emission: emission.mean > 0),
+        TypeError, "`observe`", "floats", "`bool[3]`",
+    ),
+    "generate the distribution": (
+        lambda: vf.generate(linear(), 2, KEY, observe=lambda emission: emission),
+        TypeError, "`observe`", "`Gaussian`",
+    ),
+    "generate what there is not": (
+        lambda: vf.generate(linear(), 2, KEY, observe=lambda emission: emission.median),
+        TypeError, "`observe`", "failed", "`Gaussian`", "median",
+    ),
+    "evaluate an array": (
+        lambda: vf.evaluate(FILTER, linear(), XS[None], KEY),
+        TypeError, "`dataset`", "`float32[1, 4, 3]`", "`varfilter.load(path)`", "Ragged.of",
+    ),
+    "windows of an array": (
+        lambda: RandomWindows(XS[None], 2, 2), TypeError, "`dataset`", "`float32[1, 4, 3]`",
+    ),
+    "fit to an array": (
+        lambda: next(fit(XS[None])), TypeError, "`windows`", "`RandomWindows`", "learner.update",
+    ),
     "generate nothing": (lambda: vf.generate(linear(), 0, KEY), ValueError, "`num_steps`", "0"),
     "generate from nothing": (lambda: vf.generate(3, 2, KEY), TypeError, "`model`", "`3`"),
     "generate after another x0": (

@@ -67,6 +67,10 @@ def test_a_field_that_there_is_not_is_refused():
         lambda: vf.run(vf.KalmanFilter(), model(), data(), keep=("bound", "postirior")),
         ValueError, "`keep`", "'postirior'", "posterior",
     )  # fmt: skip
+    refuses(
+        lambda: vf.run(vf.KalmanFilter(), model(), data(), keep="surprise"),
+        ValueError, "`keep`", "'surprise'", "minus `bound`, which is always kept",
+    )  # fmt: skip
 
 
 def test_the_kalman_filter_needs_no_key():

@@ -1,6 +1,8 @@
 """A stream gives the numbers of `run`, and a refused observation costs it nothing."""
 
+import copy
 import gc
+import pickle
 import tracemalloc
 from pathlib import Path
 
@@ -263,6 +265,16 @@ def test_one_belief_moves_to_another_stream(fresh):
     assert_same_bits(other.push(XS[3]), expected)
 
 
+def test_a_copy_goes_on_by_itself_and_a_pickle_is_refused(fresh):
+    push_all(fresh, XS[:2])
+    assert repr(fresh) == "Stream(VariationalFilter, DeepMarkov, t=2)"
+    for other in (copy.copy(fresh), copy.deepcopy(fresh)):
+        after = push_all(other, XS[2:4])
+        assert (other.t, fresh.t) == (4, 2)
+    assert_same_bits(push_all(fresh, XS[2:4]), after)
+    refuses(lambda: pickle.dumps(fresh), TypeError, "`Stream`", "`save`", "`Stream.restore`")
+
+
 class Counting(vf.AbstractModel):
     """A random walk that counts how often Python runs through it: once for each trace."""
 
@@ -312,6 +324,26 @@ def test_a_large_model_is_no_part_of_the_program(name, monkeypatch):
     large = Stream(filter, model, KEY)
     assert large._fixed
     assert_same_bits(push_all(large, XS[:4]), small)
+
+
+def test_a_model_may_hold_a_key(tmp_path):
+    """Such as that of random features: it is an array that no program can hold as a constant."""
+
+    class Featured(Counting):
+        key: jax.Array
+
+        def emission(self, state, z):
+            return vf.Normal(z + jax.random.normal(self.key, z.shape), jnp.zeros(2))
+
+    filter, model = particles(), Featured([], jax.random.key(5))
+    xs = np.float32([[0.1, 0.2], [0.3, np.nan], [0.5, 0.6]])
+    _, whole = vf.run(filter, model, xs, KEY)
+    stream = Stream(filter, model, KEY)
+    pushed = push_all(stream, xs[:2])
+    stream.save(tmp_path / "featured.stream")
+    pushed.append(Stream.restore(tmp_path / "featured.stream", filter, model).push(xs[2]))
+    # Rounding of float32: what depends on the key alone is computed before the loop of `run`.
+    np.testing.assert_allclose([each.bound for each in pushed], whole.bound, rtol=1e-5)
 
 
 def test_memory_is_flat():

@@ -131,7 +131,10 @@ class CompiledStep:
         fixed, fixed_tree = jax.tree.flatten(arrays)
         fixed.append(jax.random.key_data(key))
         key_impl = jax.random.key_impl(key)
-        is_constant = sum(leaf.nbytes for leaf in fixed) <= MOST_CONSTANT_BYTES
+        # A typed key that a model holds cannot be written out as an array.
+        has_keys = any(jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) for leaf in fixed)
+        is_small = sum(leaf.nbytes for leaf in fixed) <= MOST_CONSTANT_BYTES
+        is_constant = is_small and not has_keys
         constants = [np.asarray(leaf) for leaf in fixed] if is_constant else []
         self.fixed = [] if is_constant else self._placed(fixed)
         platform = jax.default_backend() if device is None else device.platform

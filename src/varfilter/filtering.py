@@ -193,9 +193,10 @@ def require_kept(keep: Any) -> Kept:
     known = tuple(field.name for field in dataclasses.fields(Filtered))
     for name in names:
         if name not in known:
+            hint = " It is minus `bound`, which is always kept." if name == "surprise" else ""
             raise ValueError(
                 f"`keep` must be names of fields of `Filtered` ({', '.join(known)}), or a function"
-                f" of one; got {name!r}."
+                f" of one; got {name!r}.{hint}"
             )
     return names
 

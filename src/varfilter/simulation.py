@@ -10,8 +10,14 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from varfilter import distributions
-from varfilter._arguments import require_key, require_positive
-from varfilter.contracts import require_inputs, require_model, require_observations
+from varfilter._arguments import kind, require_key, require_positive
+from varfilter.contracts import (
+    first_line,
+    first_step,
+    require_inputs,
+    require_model,
+    require_observations,
+)
 from varfilter.distributions import AbstractDistribution
 from varfilter.filtering import FIRST, Belief, require_belief
 from varfilter.filters.base import AbstractFilter, require_fitting
@@ -67,6 +73,7 @@ def forecast(
     num_samples = require_positive("num_samples", num_samples)
     us = require_inputs("us", us, model, (horizon,))
     temperature = require_temperature(temperature)
+    require_observe(observe, model)
     return _forecast(
         filter, model, belief, us, key,
         horizon, num_samples, require_levels(levels), temperature, observe,
@@ -89,7 +96,8 @@ def generate(
     (`AbstractDistribution.tempered`): p^(1 / temperature), so that a Gaussian has `temperature`
     times its variance, and the log-odds of a note are divided by it; 1 is the model as learned.
     `observe` makes x_t of its emission in place of a draw, such as its mean; it is what the model
-    is told of, too, and z_t is drawn all the same.
+    is told of, too, and z_t is drawn all the same. Define it once: each new function is compiled
+    anew, as each temperature is.
     """
     require_model(model)
     require_key(key)
@@ -97,6 +105,7 @@ def generate(
     if x0 is not None:
         x0 = require_observations("x0", x0, model, has_time=False)
     us = require_inputs("us", us, model, (num_steps,))
+    require_observe(observe, model)
     return _generate(model, x0, us, key, num_steps, require_temperature(temperature), observe)
 
 
@@ -109,6 +118,33 @@ def require_temperature(temperature: Any) -> float:
             " is the model as it was learned, 0.5 is surer of itself, 2 is wilder."
         )
     return float(temperature)
+
+
+def require_observe(observe: Any, model: AbstractModel) -> None:
+    """Refuse what makes no observation of the model's emission."""
+    if observe is None:
+        return
+    hint = "Such as `lambda emission: emission.mean`; None draws from it."
+    if not callable(observe):
+        raise TypeError(
+            f"`observe` must be a function of the emission of a step; got {kind(observe)}. {hint}"
+        )
+    emission, name = first_step(model).emission, type(model).__name__
+    try:
+        x = eqx.filter_eval_shape(observe, emission)
+    except Exception as error:
+        raise TypeError(
+            f"`observe` failed on an emission of `{name}`, a `{type(emission).__name__}`"
+            f" ({first_line(error)}). {hint}"
+        ) from error
+    is_array = hasattr(x, "shape") and hasattr(x, "dtype")
+    fits = is_array and x.shape == emission.shape and jnp.issubdtype(x.dtype, jnp.floating)
+    if not fits:
+        got = f"an array `{x.dtype}{list(x.shape)}`" if is_array else kind(x)
+        raise TypeError(
+            f"`observe` must return floats of shape {emission.shape}, an observation of `{name}`;"
+            f" got {got}. {hint}"
+        )
 
 
 def steady_mean(means: Float[Array, "num *event"]) -> Float[Array, " *event"]:

@@ -1,5 +1,6 @@
 """A live stream: the mutable shell round one compiled step."""
 
+import copy
 import functools
 import math
 import os
@@ -92,6 +93,26 @@ class Stream:
         require_belief(self.filter, self.model, belief)
         # Kept flat between steps: flattening Modules costs more than a small filter's step.
         self._joined = self._step.joined(belief)
+
+    def __repr__(self) -> str:
+        names = type(self.filter).__name__, type(self.model).__name__
+        return f"Stream({names[0]}, {names[1]}, t={self.t})"
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "A `Stream` holds a compiled step, which cannot be pickled. `save` writes its belief,"
+            " and `Stream.restore` goes on with it in another process; or send `belief`, a pytree"
+            " of arrays, and set it there."
+        )
+
+    def __deepcopy__(self, memory: dict[int, Any]) -> "Stream":
+        return copy.copy(self)  # nothing in it is ever changed in place
+
+    def __copy__(self) -> "Stream":
+        """Another stream that goes on from here by itself; the compiled step is shared."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        return other
 
     def push(self, x: Any, u: Any = None, *, observed: Any = None) -> Any:
         """Fold in one observation, with the known input `u` of its step if the model has inputs.

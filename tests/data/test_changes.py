@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from varfilter.data import audio_folder, midi_folder, video_folder, write_midi
+from varfilter.data import audio_folder, midi_folder, video_folder, write_midi, write_wav
 from varfilter.data.recordings import (
     FrameHeader,
     SoundHeader,
@@ -152,6 +152,22 @@ def test_a_step_that_is_far_shorter_than_the_paper_s_is_said(tmp_path):
     )
     # What is resampled has other levels, and what is asked for is not advised on.
     assert len(audio_folder(tmp_path, rate=16000, frame_size=10).notes) == 1
+
+
+def test_silence_is_said_of_what_never_sounds(tmp_path):
+    rng = np.random.default_rng(3)
+    noise = 1000.0 * rng.normal(size=(4, 6000))
+    noise[:2, :5000] = 0.0  # begins after a pause
+    for name, samples in zip("abcd", noise, strict=True):
+        write_wav(samples, tmp_path / f"{name}.wav", 16000)
+    assert len(audio_folder(tmp_path).notes) == 1
+    write_wav(np.zeros(6000), tmp_path / "c.wav", 16000)
+    (said,) = audio_folder(tmp_path).notes[1:]
+    assert said.startswith("1 of 4 files is silent from beginning to end: c (")
+    write_wav(np.full(6000, 7), tmp_path / "d.wav", 16000)
+    (said,) = audio_folder(tmp_path).notes[1:]
+    assert said.startswith("2 of 4 files are silent from beginning to end: ")
+    assert "They are easy to predict" in said
 
 
 def test_loudness():

@@ -16,7 +16,7 @@ import pytest
 
 import varfilter as vf
 import worlds
-from varfilter.filters.recovery import FARTHEST, LARGEST_SURPRISE, PATIENCE
+from varfilter.filters.recovery import FARTHEST, LARGEST_SURPRISE, PATIENCE, finite_bound
 from varfilter.inference import Exact, Prior
 from varfilter.models import NormalHead
 from varfilter.prediction import run_predictive
@@ -328,6 +328,36 @@ def test_a_family_that_overflows_has_the_greatest_surprise_of_all():
         belief, filtered = vf.run(filter, model, xs, KEY)
         assert float(filtered.surprise[9]) == pytest.approx(LARGEST_SURPRISE)
         assert np.isfinite(worlds.vector((belief, filtered))).all()
+
+
+def test_an_emission_without_any_spread_is_no_perfect_prediction():
+    """Its density is infinite where x_t is met, and would be the best bound that there is."""
+    for infinite in (jnp.inf, -jnp.inf, jnp.nan):
+        found = finite_bound(jnp.asarray([infinite, 3.0, -4.0]))
+        np.testing.assert_array_equal(found, jnp.asarray([-LARGEST_SURPRISE, 3.0, -4.0]))
+
+    class Frozen(vf.AbstractModel):
+        """A user's model that says of each observation that it has no noise at all."""
+
+        def init(self, x0=None):
+            return vf.Normal(jnp.zeros(1), jnp.zeros(1))
+
+        def embed(self, x):
+            return None
+
+        def prior(self, state):
+            return state
+
+        def emission(self, state, z):
+            return vf.Normal(z, jnp.full(1, -jnp.inf))
+
+        def advance(self, state, z, features):
+            return vf.Normal(0.9 * z, jnp.zeros(1))
+
+    for filter in (vf.VariationalFilter(Prior()), vf.ParticleFilter(Prior(), 4)):
+        belief, filtered = vf.run(filter, Frozen(), np.float32([[0.3], [0.1]]), KEY)
+        assert (filtered.surprise > 0).all()
+        assert np.isfinite(worlds.vector((belief, filtered.bound))).all()
 
 
 def test_the_tail_of_a_normal_meets_its_square_and_goes_on():

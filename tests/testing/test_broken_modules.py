@@ -144,6 +144,25 @@ class MixesBatch(Walk):
         )
 
 
+class EmitsNaN(Walk):
+    def emission(self, state, z):
+        return vf.Normal(self.gain * z, jnp.full((2,), jnp.nan))
+
+
+class ExpectsNaN(Walk):
+    def prior(self, state):
+        return vf.Normal(self.rate * state, jnp.full((2,), jnp.nan))
+
+    def advance(self, state, z, features):
+        return state
+
+
+@pytest.mark.parametrize(("model", "name"), [(EmitsNaN, "emission"), (ExpectsNaN, "prior")])
+def test_draws_that_are_not_finite_name_the_function_they_come_of(model, name):
+    with pytest.raises(ConformanceError, match=rf"^\[sample-finite\] .*See `{name}`"):
+        check_model(model(), KEY)
+
+
 @pytest.mark.parametrize(
     ("model", "check"),
     [

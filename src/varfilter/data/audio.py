@@ -6,6 +6,7 @@ import warnings
 import wave
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,6 +25,7 @@ from varfilter.data.recordings import (
     loudness_changes,
     names_of,
     own_rate,
+    silences,
     sound_changes,
 )
 from varfilter.data.sphere import SPHERE, samples_of_sphere
@@ -229,7 +231,8 @@ def audio_folder(
     )
     if clipped:
         warnings.warn(loudness_changes(clipped), stacklevel=2)
-    return dataset
+    parts = {"train": dataset.train, "valid": dataset.valid, "test": dataset.test}
+    return replace(dataset, notes=dataset.notes + silences(dataset.names, parts))
 
 
 def sound_files(folder: Path, suffixes: Sequence[str] = SUFFIXES) -> list[Path]:

@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from varfilter._arguments import kind, require_all_positive, require_key, require_positive
 from varfilter._text import count
-from varfilter.data.dataset import Dataset
+from varfilter.data.dataset import Dataset, require_dataset
 
 Step = Int[Array, ""] | int | np.integer
 
@@ -76,6 +76,7 @@ class RandomWindows(eqx.Module):
         split: str = "train",
         on_device: bool = True,
     ):
+        dataset = require_dataset(dataset)
         self.num_steps = require_positive("num_steps", num_steps)
         self.batch_size = require_positive("batch_size", batch_size)
         self.rows_per_step = dataset.rows_per_step

@@ -331,3 +331,14 @@ def _like(number: float | int | np.ndarray, values: Any) -> Any:
     """`number` in the dtype of `values`, to be combined with them row by row."""
     array = np.asarray(number, values.dtype)
     return array.reshape((1,) * (values.ndim - array.ndim) + array.shape)
+
+
+def require_dataset(dataset: Any) -> Dataset:
+    """Return a data set, and refuse arrays, which do not say what they are."""
+    if not isinstance(dataset, Dataset):
+        raise TypeError(
+            f"`dataset` must be a `Dataset`; got {kind(dataset)}. `varfilter.load(path)` reads one;"
+            " of arrays, each (time, *event): `Dataset(name, Ragged.of(train), Ragged.of(valid),"
+            " Ragged.of(test), Family(Normal))`, of `varfilter.data`."
+        )
+    return dataset

@@ -22,6 +22,7 @@ from varfilter.data.ragged import Ragged
 DECODING = 2
 SUSTAIN = 64  # the number of the pedal in MIDI
 MOST_LISTED = 3
+SOME = 4096
 
 
 class Recording(NamedTuple):
@@ -144,6 +145,26 @@ def loudness_changes(clipped: Sequence[tuple[str, int, int]]) -> str:
     return (
         f"{count(len(clipped), 'file')} {have} samples that are louder than 16 bits hold, and were"
         f" clipped: {listed}. `fine` keeps them."
+    )
+
+
+def silences(names: Mapping[str, Sequence[str]], parts: Mapping[str, Ragged]) -> tuple[str, ...]:
+    """The files of which all samples are the same, by split: such a file flatters a mean score."""
+    silent = [
+        f"{name} ({split})"
+        for split in SPLITS
+        for name, samples in zip(names[split], parts[split], strict=True)
+        # Whether the rest is to be looked at is told by how it begins.
+        if samples.size and np.ptp(samples[:SOME]) == 0 and np.ptp(samples) == 0
+    ]
+    if not silent:
+        return ()
+    number = f"{len(silent):,} of {count(sum(map(len, names.values())), 'file')}"
+    which, it = ("is", "it is") if len(silent) == 1 else ("are", "they are")
+    return (
+        f"{number} {which} silent from beginning to end: {_listed(silent)}. {it.capitalize()} easy"
+        " to predict, and every mean has it in it. If that is a recording that failed, take it"
+        " out.",
     )
 
 

@@ -42,8 +42,12 @@ def is_lost(
 
 
 def finite_bound(bound: Float[Array, "..."]) -> Float[Array, "..."]:
-    """Hold a bound to what is finite; one that is NaN counts as the greatest surprise of all."""
-    bound = jnp.where(jnp.isnan(bound), -LARGEST_SURPRISE, bound)
+    """Hold a bound to what is finite; one that is NaN counts as the greatest surprise of all.
+
+    So does one that is infinite, of an emission without any spread: it would be the best score
+    there is.
+    """
+    bound = jnp.where(bound < jnp.inf, bound, -LARGEST_SURPRISE)
     return jnp.clip(bound, -LARGEST_SURPRISE, LARGEST_SURPRISE)
 
 

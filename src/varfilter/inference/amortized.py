@@ -22,9 +22,9 @@ from varfilter.observation import Observation
 class Amortized(AbstractInference):
     """q = network(prior, state, observation), in one shot (paper, eq. 4).
 
-    `network` is any module that returns a posterior of the prior's structure; it never sees
-    the free energy. It learns end to end (`learning.EndToEnd`): its true gradient runs
-    through all later steps.
+    `network` is any module that returns a posterior of the prior's structure, such as
+    `MLPPosterior(model, key=key)`; it never sees the free energy. It learns end to end
+    (`learning.EndToEnd`): its true gradient runs through all later steps.
     """
 
     network: Callable[[Any, State, Observation], Any]

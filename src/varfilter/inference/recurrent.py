@@ -35,6 +35,9 @@ class RecurrentNetwork(Protocol):
 class Recurrent(AbstractInference):
     """q, memory = network(memory, prior, state, observation).
 
+    `network` is any module that has `init()`, its first memory, such as
+    `LSTMPosterior(model, key=key)`; it learns end to end (`learning.EndToEnd`).
+
     At a step without any observation the memory advances on the predicted observation: time
     goes on, and q = p.
     """

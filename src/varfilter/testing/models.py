@@ -181,9 +181,17 @@ def _check_state(report: Report, rollout: Rollout) -> None:
         "state-finite",
         (rollout.states, rollout.last),
         f"The state must stay finite; it was advanced {rollout.xs.shape[0]} times.",
-        "Bound what `advance` returns, or make the transition contract.",
+        "Bound what `advance` returns, or make the transition contract. Where it returns z, see"
+        " `prior` too.",
     )
-    report.require_finite("sample-finite", (rollout.zs, rollout.xs), "Own samples.", "See `prior`.")
+    has_latents = all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(rollout.zs))
+    name = "emission" if has_latents else "prior"
+    report.require_finite(
+        "sample-finite",
+        {"z": rollout.zs} if name == "prior" else {"x": rollout.xs},
+        f"What is drawn from `{name}` must be finite.",
+        f"See `{name}`: which mean, variance or logit is NaN or infinite?",
+    )
 
 
 def _asked(model: AbstractModel, rollout: Rollout) -> Answers:

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Key, PRNGKeyArray
 
 from varfilter._arguments import require_all_positive, require_key, require_positive
-from varfilter.data.dataset import Dataset
+from varfilter.data.dataset import Dataset, require_dataset
 from varfilter.filtering import Belief, scan_steps, start
 from varfilter.filters.base import AbstractFilter, driven_carry, require_fitting
 from varfilter.model import AbstractModel
@@ -130,6 +130,7 @@ class HeldOut:
         batch_size: int | None = None,
         numbers: Sequence[int] | None = None,
     ):
+        dataset = require_dataset(dataset)
         if batch_size is not None:
             require_positive("batch_size", batch_size)
         self.num_steps = dataset.split(split).lengths // dataset.rows_per_step

@@ -12,7 +12,7 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
-from varfilter._arguments import require_key, require_positive
+from varfilter._arguments import kind, require_key, require_positive
 from varfilter._programs import kept_jit
 from varfilter.data.batches import Batch, RandomWindows, prefetched
 from varfilter.devices import (
@@ -197,6 +197,12 @@ def _require_schedule(
     updates_per_epoch: int | None,
 ) -> int:
     """Refuse what cannot be learned by; returns how many updates an epoch has."""
+    if not isinstance(windows, RandomWindows):
+        raise TypeError(
+            f"`windows` must be a `RandomWindows`; got {kind(windows)}. Of a `Dataset`:"
+            " `varfilter.data.RandomWindows(dataset, num_steps, batch_size)`; a batch of arrays is"
+            " learned from by `learner.update(state, xs, key)`."
+        )
     require_positive("num_updates", num_updates)
     require_positive("updates_per_dispatch", updates_per_dispatch)
     if seconds_per_dispatch is not None and not seconds_per_dispatch >= 0.0:

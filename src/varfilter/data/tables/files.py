@@ -61,6 +61,8 @@ def read_columns(source: Any, *, as_text: tuple[str, ...] = ()) -> FileColumns:
         raise TypeError(
             "`source` must be the path of a table (.csv, .csv.gz, .tsv, .parquet, .npy, .npz), a"
             f" pandas or polars DataFrame, an array or a dict of arrays; got {kind(source)}."
+            " Sequences of several lengths are one table with a column that tells them apart, or"
+            " a `Dataset` of `Ragged.of(sequences)`."
         )
     lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
