@@ -33,6 +33,7 @@ from varfilter.data import rolls as rolls_reader
 from varfilter.distributions import Bernoulli, DiscretizedNormal, Mixture, Normal, Particles
 from varfilter.media import (
     MEDIA,
+    Vector,
     forecast_rows,
     medium_of,
     music,
@@ -276,6 +277,17 @@ def test_times_of_futures_without_dates():
         read_table(plant()), forecast_of(np.zeros((2, 1, 4))), last=dt.datetime(2024, 3, 1)
     )
     assert next(dated)["time"] == np.datetime64("2024-03-01T01:00")
+
+
+def test_a_terminal_is_spared_long_vectors(capsys, monkeypatch):
+    row = {"surprise": 1.5, "x": Vector(np.zeros(88)), "z": np.ones(2), "y": np.full(88, np.nan)}
+    write_rows([row], None)
+    whole = json.loads(capsys.readouterr().out)
+    assert len(whole["x"]) == 88
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    write_rows([row], None)
+    shown = json.loads(capsys.readouterr().out)
+    assert shown == {**whole, "x": "88 numbers, which --out FILE or a pipe has"}
 
 
 def test_futures_of_other_media():

@@ -21,6 +21,8 @@ ENDINGS = (".jsonl", ".csv", ".parquet", ".npz")
 # Formats that have a column for each number, and of how many numbers a value may be there.
 NARROW = (".csv", ".parquet")
 MOST_ELEMENTS = 100
+# Longer vectors are only counted on a terminal.
+MOST_SHOWN = 16
 WHOLE: tuple[type, ...] = (int, np.integer, np.bool)
 DATES: tuple[type, ...] = (np.datetime64, dt.date)
 
@@ -64,8 +66,12 @@ def write_rows(rows: Iterable[Row], path: Path | None, *, ending: str | None = N
     them apart (0.3, not 0.30000001192092896). JSON lines and CSV are written row by row, to
     standard output each at once; the other two when all rows are there. A file at `path` stays
     as it was until the new one is whole, and if that fails.
+
+    On a terminal a vector of more than 16 numbers is only counted in JSON lines.
     """
     if path is None:
+        if ending != ".csv" and sys.stdout.isatty():
+            rows = map(_for_eyes, rows)
         lines = _csv_lines(rows) if ending == ".csv" else map(_json_line, rows)
         for line in lines:
             sys.stdout.write(line)
@@ -171,6 +177,18 @@ def _write_npz(rows: Iterable[Row], path: Path) -> None:
 WRITERS: dict[str, Callable[[Iterable[Row], Path], None]] = dict(
     zip(ENDINGS, (_write_json_lines, _write_csv, _write_parquet, _write_npz), strict=True)
 )
+
+
+def _for_eyes(row: Row) -> Row:
+    """The row with a count in place of each long vector, such as the 4,096 pixels of a frame."""
+    return {name: _counted(value) for name, value in row.items()}
+
+
+def _counted(value: Any) -> Any:
+    array = value.values if isinstance(value, Vector) else value
+    if not isinstance(array, np.ndarray) or array.size <= MOST_SHOWN or _plain(value) is None:
+        return value
+    return f"{array.size:,} numbers, which --out FILE or a pipe has"
 
 
 def _json_line(row: Row) -> str:
