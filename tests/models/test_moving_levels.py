@@ -269,6 +269,21 @@ def test_an_absurd_level_costs_a_belief_nothing_for_good():
     np.testing.assert_array_equal(filtered.bound[:3], plain.bound[:3])
 
 
+@pytest.mark.parametrize("absurd", [1e15, 3.4e38])
+def test_an_absurd_element_is_no_level_to_go_on_from(absurd):
+    """A family with heavy tails gives it a finite density, so that the filter takes it in."""
+    model = worlds.differenced()
+    state, z = model.init(jnp.array([0.2, 0.5, 0.5, 0.0])), jnp.array([0.2, -0.1, 0.4])
+    x = jnp.array([0.3, 0.4, 0.6, 0.1])
+    for sign in (1.0, -1.0):
+        after = model.advance(state, z, model.embed(x.at[0].set(sign * absurd)))
+        np.testing.assert_array_equal(after.last, jnp.array([0.2, 0.4, 0.6, 0.1]))
+        assert np.isfinite(model.emission(after, z).log_prob(x))
+        assert np.abs(model.emission(after, z).mean).max() < 100
+    far = model.advance(state, z, model.embed(x.at[0].set(1e6)))  # a level may jump for good
+    assert far.last[0] == 1e6
+
+
 def test_what_cannot_move_is_refused():
     bits = vf.SRNN(
         2, 2, recurrent_size=3, prior_size=3, decoder_size=3, head=BernoulliHead, key=KEY

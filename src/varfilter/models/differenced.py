@@ -16,6 +16,8 @@ from varfilter.model import AbstractModel, State
 
 # In spreads of c_t: a change that lies farther out is told to the recurrence as this.
 FARTHEST = 30.0
+# A reading so many spreads from the last is no level that the next could be a change from.
+ABSURD = 1e12
 
 
 class DifferencedState(eqx.Module):
@@ -53,6 +55,7 @@ class Differenced(AbstractModel):
       were seen, that is what is known of it: x_t ~ N(x_{t-1}, season_spread^2), widened by c_t's.
 
     The recurrence of `model` is told of no change beyond 30 times `scale`; what is scored is whole.
+    After a reading that lies 1e12 times `scale` off, the level is what it was before.
 
     An element of which x_{t-1} was not observed was drawn by the filter, as any other that is
     missing; so the last value is always known, in each trajectory by itself.
@@ -166,6 +169,10 @@ class Differenced(AbstractModel):
     ) -> DifferencedState:
         """Tell the model of changes c_t, and keep x_t."""
         change = self._change(state, features)
+        # One absurd reading of a sensor is not where it goes on from: the next, good one would be
+        # the second to be absurd.
+        is_absurd = self._moves & (jnp.abs(change) > ABSURD)
+        level = jnp.where(is_absurd, state.last, features)
         # With heavy tails a draw may lie a thousand spreads out; a network that was told of it
         # would answer with as much, and a forecast feed that back to it step by step.
         change = jnp.where(self._moves, jnp.clip(change, -FARTHEST, FARTHEST), change)
@@ -173,9 +180,9 @@ class Differenced(AbstractModel):
         changes = self.model.advance(state.changes, z, embedded)
         past, num_past = state.past, state.num_past
         if past is not None and num_past is not None:
-            past = jnp.concatenate([features[None], past[:-1]])
+            past = jnp.concatenate([level[None], past[:-1]])
             num_past = jnp.minimum(num_past + 1.0, float(len(past)))
-        return DifferencedState(changes, features, jnp.ones_like(state.has_last), past, num_past)
+        return DifferencedState(changes, level, jnp.ones_like(state.has_last), past, num_past)
 
     @property
     def _moves(self) -> np.ndarray:
