@@ -29,7 +29,7 @@ import dataclasses, sys, time
 import jax
 import applied_cost
 from varfilter.runs.applied import applied_filter
-from varfilter.training.updates import fit
+from varfilter.training import fit
 
 subject = applied_cost.table()
 experiment = subject.experiment

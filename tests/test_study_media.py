@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.stats import norm
-from varfilter.runs.several import require_one_program
+from varfilter.runs.sweep import require_one_program
 
 import worlds
 from tiny_runs import sentences, videos
