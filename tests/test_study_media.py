@@ -11,13 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.stats import norm
-from varfilter.runs.sweep import require_one_program
 
 import worlds
 from tiny_runs import sentences, videos
 from varfilter.experiments import AVF, Baseline
 from varfilter.experiments.experiment import as_json, differences, from_json
 from varfilter.report.study import METHODS, parts_of
+from varfilter.runs.sweep import require_one_program
 
 ROOT = Path(__file__).parent.parent
 CALLS = ("call-1", "call-2", "call-3")
